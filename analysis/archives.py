@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from hagmeta.common.errors import UserError, choose
-from hagmeta.common.left_out import named_today
-from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
-from hagmeta.common.records import OpenRecord
+from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS
+from hagmeta.common.records.records import OpenRecord
+from hagmeta.common.settings.left_out import named_today
 
 FOLDER = Path(__file__).resolve().parent.parent / "archives"
 SUFFIX = ".npz"

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.frame import Panel, StoredAnswers
 from analysis.statistics import Estimate, estimate
-from hagmeta.common.records import RunKey, StudyFolder
+from hagmeta.common.records.records import RunKey, StudyFolder
 
 MOST_CONFUSIONS = 3  # wrong answers per class
 MOST_QUERIES = 40  # per configuration

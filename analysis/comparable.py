@@ -10,10 +10,10 @@ from analysis.references import References
 from analysis.traits import ROLES
 from analysis.words import listed
 from hagmeta.common.command import as_typed
-from hagmeta.common.identity import is_identity, short_name, without_hash
-from hagmeta.common.left_out import LEFT_OUT_AT
-from hagmeta.common.records import OpenRecord
-from hagmeta.common.scopes import scopes_in
+from hagmeta.common.plugins.identity import is_identity, short_name, without_hash
+from hagmeta.common.records.records import OpenRecord
+from hagmeta.common.settings.left_out import LEFT_OUT_AT
+from hagmeta.common.settings.scopes import scopes_in
 
 FEWEST_SHARED = 3  # seeds
 CHEAPEST = 5  # methods that are suggested for a graph without references

@@ -19,7 +19,7 @@ from analysis.labels import compares_methods, named_by_method
 from analysis.references import DEFAULTS, References, as_results, read_references
 from analysis.statistics import adjusted_means, ranks_of
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import OpenRecord
+from hagmeta.common.records.records import OpenRecord
 
 YOURS = " (yours)"  # after the name of a method that the references also have
 QUESTION = "your method minus each reference at the last session"

@@ -27,7 +27,7 @@ from analysis.report import (
 from analysis.words import count_of_seeds, listed
 from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import written_whole
+from hagmeta.common.files.files import written_whole
 
 
 def write_comparison(

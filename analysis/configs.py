@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from hagmeta.common.left_out import LEFT_OUT_AT, hashed_as
-from hagmeta.common.records import OpenRecord
-from hagmeta.common.scopes import scopes_in
+from hagmeta.common.records.records import OpenRecord
+from hagmeta.common.settings.left_out import LEFT_OUT_AT, hashed_as
+from hagmeta.common.settings.scopes import scopes_in
 
 REVISED = ("dataset", "method", "protocol")
 REVISION = "revision"  # separates results of different code, as a setting of the task does

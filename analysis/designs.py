@@ -29,7 +29,7 @@ from analysis.labels import (
     varied_settings,
 )
 from analysis.statistics import Factor, adjusted_means, contrasts, rank_correlation, ranks_of, switch
-from hagmeta.common.differences import sort_key
+from hagmeta.common.records.differences import sort_key
 
 BOTH = ("strict", "released")
 CALLED = {"GPIL": "GPIL", "supervised": "supervised training", "nothing": "no training"}

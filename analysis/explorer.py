@@ -29,8 +29,8 @@ from analysis.page import asset, environment, policy
 from analysis.statistics import Estimate, estimates
 from analysis.tables import by_rank, notes_of, plain_texts, seed_count
 from analysis.words import verdict
-from hagmeta.common.differences import sort_key
-from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
+from hagmeta.common.records.differences import sort_key
+from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS
 
 NAME = "explorer.html"
 CHOOSERS = ("dataset", "protocol", "n_way", "k_shot")

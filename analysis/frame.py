@@ -23,12 +23,12 @@ from analysis.labels import comparable, is_absent, labelled, readable, slug, var
 from analysis.searches import Searches, confirms, naming, newest_searches, together
 from analysis.traits import told_apart, with_traits
 from analysis.words import a_look, datasets_words
-from hagmeta.common.differences import sort_key
 from hagmeta.common.errors import UserError, choose
-from hagmeta.common.identity import without_hash
-from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, from_record
-from hagmeta.common.records import OpenRecord, RunKey, StudyFolder, opened, read_record
-from hagmeta.common.scopes import Scopes, scopes_in
+from hagmeta.common.plugins.identity import without_hash
+from hagmeta.common.records.differences import sort_key
+from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration, from_record
+from hagmeta.common.records.records import OpenRecord, RunKey, StudyFolder, opened, read_record
+from hagmeta.common.settings.scopes import Scopes, scopes_in
 
 CURVES = tuple(each.name for each in BUILT_IN if each.score)
 TOLD = tuple(each.name for each in DIAGNOSTICS)  # some methods do not have them

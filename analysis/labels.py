@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from analysis.traits import Traits
-from hagmeta.common import differences
-from hagmeta.common.differences import DECIDED_BY, sort_key
-from hagmeta.common.scopes import Scopes
+from hagmeta.common.records import differences
+from hagmeta.common.records.differences import DECIDED_BY, sort_key
+from hagmeta.common.settings.scopes import Scopes
 from hagmeta.common.transductive import BY_ITSELF, REWEIGHTED, SELF_TRAINED, SET_BY, SMOOTHED, marks
 
 TOGGLES = ("gpil", "nla", "tla")

@@ -17,7 +17,7 @@ import numpy as np
 from analysis.archives import FOLDER, SUFFIX, Archive, LastSession, read_archive
 from analysis.frame import Gathered, Results, results_of
 from hagmeta.common.errors import UserError, choose
-from hagmeta.common.records import OpenRecord, RunKey
+from hagmeta.common.records.records import OpenRecord, RunKey
 
 TUNED, DEFAULTS = "tuned", "defaults"
 KINDS = (DEFAULTS, TUNED)

@@ -29,8 +29,8 @@ from analysis.tables import make_tables
 from analysis.words import count_of_seeds, datasets_words, listed, p_value
 from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import written_whole
-from hagmeta.common.outputs import check_output_folder
+from hagmeta.common.files.files import written_whole
+from hagmeta.common.files.outputs import check_output_folder
 
 FRAME = "frame.parquet"
 TABLES_AND_FIGURES = ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.svg", "figures/*.p[dn][fg]")

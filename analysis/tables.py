@@ -28,8 +28,8 @@ from analysis.statistics import (
 )
 from analysis.table import Cell, Table
 from analysis.words import a_look, listed, p_value, points, verdict
-from hagmeta.common.differences import sort_key
-from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration
+from hagmeta.common.records.differences import sort_key
+from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration
 
 INTERVAL = "Values are means ± 95 % intervals over the seeds (Student's t), in percent."
 BOLD = "Bold marks the highest mean at the last session, and every configuration that it is not ahead of."

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hagmeta.common.identity import IDENTITY
-from hagmeta.common.records import OpenRecord
+from hagmeta.common.plugins.identity import IDENTITY
+from hagmeta.common.records.records import OpenRecord
 
 ROLES = ("studied", "baseline", "proposed", "bound")  # the order in tables
 USUAL = "baseline"

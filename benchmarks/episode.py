@@ -26,16 +26,16 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.hag_meta import categorical_loss
-from hagmeta.nn.task_attention import TaskAttention
+from hagmeta.engine.context import Context
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.training.meta_training import Episode, pseudo_episodes
+from hagmeta.layers.attention.task_attention import TaskAttention
+from hagmeta.methods.paper.hag_meta import categorical_loss
 from hagmeta.packs.capture import Steps, ahead, stream_of
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import fold, keys
-from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import Episode, pseudo_episodes
-from hagmeta.pipeline import prepare, pretrain
 
 
 class DenseNetwork(nn.Module):

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from analysis.compare_command import KINDS
-from hagmeta.common.records import StudyFolder, config_hash
-from hagmeta.config import RunConfig, resolve
-from hagmeta.phases.embeddings import to_bytes
-from hagmeta.protocol.metrics import metrics_of
-from hagmeta.protocol.predictions import Predictions
+from hagmeta.common.records.records import StudyFolder, config_hash
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.engine.scores.embeddings import to_bytes
+from hagmeta.scenarios.metrics import metrics_of
+from hagmeta.scenarios.predictions import Predictions
 
 METHODS = ("hag-meta", "icarl", "cec", "er-gnn")
 GRID = {"learning_rate": (0.001, 0.002, 0.005, 0.01, 0.02), "hidden": (16, 32, 64, 128, 256)}

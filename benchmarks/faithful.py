@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig
+from hagmeta.api.display import percent
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.display import percent
 from hagmeta.testing import records_of
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 import episode
 from hagmeta import datasets
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 
 name, device, count, episodes = sys.argv[1], torch.device(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 dataset = datasets.load(name, Path("~/.cache/hagmeta/data").expanduser())

@@ -36,7 +36,7 @@ from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 import hagmeta
-from hagmeta.protocol.evaluator import calibration_error
+from hagmeta.scenarios.evaluator import calibration_error
 
 KNOWN, PER_WEEK, LABELS, ASKED = 12, 2, 5, 100
 KNOWN_OF_RANDOM = 24  # classes of a random graph, which has 30

@@ -31,7 +31,7 @@ from startup import read_report
 
 from hagmeta.common.command import Parser, show_error
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from study import space as spaces
 from study.store import Store
 

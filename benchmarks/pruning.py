@@ -31,7 +31,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from hagmeta.common.records import Record
+from hagmeta.common.records.records import Record
 from study.search.pruning import is_worse, stages
 from study.store import Store
 

@@ -36,10 +36,10 @@ from analysis.table import Cell
 from analysis.tables import make_tables
 from hagmeta import Dataset, Learner, datasets
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.engine.options import RunOptions, mode_of
+from hagmeta.engine.run import run
 from hagmeta.methods import METHODS
-from hagmeta.phases.options import RunOptions, mode_of
-from hagmeta.pipeline import run
 from study import space
 from study.search.history import SearchHistory, open_histories
 from study.store import Store

@@ -23,8 +23,8 @@ import torch
 from scaling_table import Row, peak, save
 
 from hagmeta import datasets
-from hagmeta.common.home import home
-from hagmeta.config import RunConfig
+from hagmeta.common.files.home import home
+from hagmeta.config.run_config import RunConfig
 from hagmeta.testing import records_of
 
 EDGES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 11_606_919)

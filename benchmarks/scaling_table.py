@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from hagmeta.common.files import written_whole
+from hagmeta.common.files.files import written_whole
 
 Row = dict[str, Any]
 

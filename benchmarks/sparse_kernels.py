@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta import datasets
-from hagmeta.common.home import home
-from hagmeta.sparse.numba_backend import NumbaBackend
+from hagmeta.common.files.home import home
+from hagmeta.sparse.numba.backend import NumbaBackend
 
 WIDTHS = (16, 32, 64, 320, 640)  # of one seed and of ten: embedding, hidden layer, and twice the latter
 SEED = 32  # columns of a seed, if there are several

@@ -84,7 +84,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 import psutil
 from rich.console import Console
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from study import connection, tuning
 from study.packing import Packing
 from study.plan import make_plan

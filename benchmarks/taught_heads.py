@@ -22,15 +22,15 @@ import yaml
 from torch import Tensor
 
 from hagmeta import datasets
-from hagmeta.common.home import home
-from hagmeta.config import RunConfig
+from hagmeta.common.files.home import home
+from hagmeta.config.run_config import RunConfig
+from hagmeta.config.settings import SelfTrainingSettings
+from hagmeta.engine import sessions
+from hagmeta.layers.head import COSINE_SCALE
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Method, SessionLearning, Shared, Task
-from hagmeta.methods.closed_form import labels_of
+from hagmeta.methods.closed_form.base import labels_of
 from hagmeta.methods.posterior_means import TEMPERATURE, PosteriorMeans, smoothed_shares, taught_shares
-from hagmeta.nn.head import COSINE_SCALE
-from hagmeta.phases import sessions
-from hagmeta.phases.settings import SelfTrainingSettings
 from hagmeta.sparse.graph import View
 from hagmeta.testing import records_of
 

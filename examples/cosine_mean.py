@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import hagmeta
+from hagmeta.layers.prototypes import after_known, support_and_queries
 from hagmeta.methods.base import Shared, Sizes, Task
-from hagmeta.nn.prototypes import after_known, support_and_queries
 from hagmeta.sparse.graph import View
 
 

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Any
 from hagmeta.common.version import __version__
 
 if TYPE_CHECKING:
-    from hagmeta.api import load_dataset, report, run, study
-    from hagmeta.api import load_dataset as load
-    from hagmeta.common.domains import Choice, Number, Whole
+    from hagmeta.api.calls import load_dataset, report, run, study
+    from hagmeta.api.calls import load_dataset as load
+    from hagmeta.api.result import Comparison, Result, compare
     from hagmeta.common.errors import Diverged, UserError
-    from hagmeta.common.settings import setting
+    from hagmeta.common.settings.domains import Choice, Number, Whole
+    from hagmeta.common.settings.setting import setting
     from hagmeta.common.traits import MethodTraits
-    from hagmeta.config import RunConfig, resolve
+    from hagmeta.config.run_config import RunConfig, resolve
     from hagmeta.datasets.base import Dataset
+    from hagmeta.layers.encoders.base import Encoder
     from hagmeta.learner import Learner
     from hagmeta.methods.base import Method, MethodSettings
-    from hagmeta.nn.encoder import Encoder
-    from hagmeta.protocol.metrics import Metric
-    from hagmeta.result import Comparison, Result, compare
+    from hagmeta.scenarios.metrics import Metric
 
 __all__ = [
     "Choice",
@@ -64,18 +64,18 @@ __all__ = [
     "study",
 ]
 _HOMES = {
-    "hagmeta.api": ("load_dataset", "report", "run", "study"),
-    "hagmeta.common.domains": ("Choice", "Number", "Whole"),
+    "hagmeta.api.calls": ("load_dataset", "report", "run", "study"),
+    "hagmeta.common.settings.domains": ("Choice", "Number", "Whole"),
     "hagmeta.common.errors": ("Diverged", "UserError"),
-    "hagmeta.common.settings": ("setting",),
+    "hagmeta.common.settings.setting": ("setting",),
     "hagmeta.common.traits": ("MethodTraits",),
-    "hagmeta.config": ("RunConfig", "resolve"),
+    "hagmeta.config.run_config": ("RunConfig", "resolve"),
     "hagmeta.datasets.base": ("Dataset",),
     "hagmeta.learner": ("Learner",),
     "hagmeta.methods.base": ("Method", "MethodSettings"),
-    "hagmeta.nn.encoder": ("Encoder",),
-    "hagmeta.protocol.metrics": ("Metric",),
-    "hagmeta.result": ("Comparison", "Result", "compare"),
+    "hagmeta.layers.encoders.base": ("Encoder",),
+    "hagmeta.scenarios.metrics": ("Metric",),
+    "hagmeta.api.result": ("Comparison", "Result", "compare"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ALIASES = {"load": "load_dataset"}

@@ -15,24 +15,24 @@ from typing import Any
 from rich.console import Console
 
 from hagmeta import datasets
-from hagmeta.api import Work
+from hagmeta.api.calls import Work
+from hagmeta.api.display import sessions_table
 from hagmeta.common.command import Parser, as_typed, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import Diverged, UserError, choose
-from hagmeta.common.files import writing, written_whole
-from hagmeta.common.home import DEFAULT_HOME, home, make_home
-from hagmeta.common.identity import is_identity, without_hash
-from hagmeta.common.outputs import Kind, check_output
-from hagmeta.common.records import Record
-from hagmeta.common.settings import BY_METHOD, written
+from hagmeta.common.files.files import writing, written_whole
+from hagmeta.common.files.home import DEFAULT_HOME, home, make_home
+from hagmeta.common.files.outputs import Kind, check_output
+from hagmeta.common.plugins.identity import is_identity, without_hash
+from hagmeta.common.records.records import Record
+from hagmeta.common.settings.setting import BY_METHOD, written
 from hagmeta.common.version import __version__
-from hagmeta.config import REGISTRIES, SETTINGS, RunConfig, all_settings
+from hagmeta.config.run_config import REGISTRIES, SETTINGS, RunConfig, all_settings
 from hagmeta.datasets.command import datasets_command
-from hagmeta.display import sessions_table
+from hagmeta.engine.options import RunOptions, mode_of
+from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.methods import METHODS
-from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.device import choose_device
-from hagmeta.phases.options import RunOptions, mode_of
-from hagmeta.protocol import PROTOCOLS
+from hagmeta.scenarios import PROTOCOLS
 
 LEARNER = ("fit", "learn", "predict")
 COMMANDS = ("run", "datasets", *LEARNER)

@@ -29,19 +29,19 @@ import scipy.sparse
 import torch
 
 from hagmeta import datasets
-from hagmeta.common.records import Record
-from hagmeta.config import RunConfig, may_differ, pack_key, resolve, runs_in_packs
+from hagmeta.common.records.records import Record
+from hagmeta.config.run_config import RunConfig, may_differ, pack_key, resolve, runs_in_packs
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.options import RunOptions
+from hagmeta.engine.run import ValidationScores, prepare, pretrain, run, run_members
+from hagmeta.engine.run import live as meta_train_and_play
+from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.methods import METHODS, Method
 from hagmeta.packs.pack import Pack
-from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.options import RunOptions
-from hagmeta.pipeline import ValidationScores, prepare, pretrain, run, run_members
-from hagmeta.pipeline import live as meta_train_and_play
-from hagmeta.protocol.evaluator import DIGITS, Evaluator
-from hagmeta.protocol.metrics import metrics_of
-from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
+from hagmeta.scenarios.evaluator import DIGITS, Evaluator
+from hagmeta.scenarios.metrics import metrics_of
+from hagmeta.scenarios.scenario import TEST, TRAIN, Scenario
 from hagmeta.sparse.graph import Graph
 
 __all__ = [

@@ -14,14 +14,14 @@ from typing import Any
 from rich.console import Console
 
 from hagmeta.common.command import plain_console
-from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
-from hagmeta.common.home import make_home
-from hagmeta.config import RunConfig, remarks, scopes_of
+from hagmeta.common.files.home import make_home
+from hagmeta.common.records.differences import differing
+from hagmeta.config.run_config import RunConfig, remarks, scopes_of
 from hagmeta.datasets.base import Dataset
-from hagmeta.pipeline import check_features
-from hagmeta.protocol import ProtocolSettings
-from hagmeta.protocol.splits import make_split
+from hagmeta.engine.run import check_features
+from hagmeta.scenarios import ProtocolSettings
+from hagmeta.scenarios.splits import make_split
 from study import data, early, measuring, mps
 from study import space as spaces
 from study.carry_out import carry_out, finished

@@ -25,11 +25,11 @@ from analysis.frame import Gathered, gather
 from analysis.references import KINDS, tasks
 from hagmeta.common.command import Parser, plain_console, show_error
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import writing, written_whole
-from hagmeta.common.records import OpenRecord, StudyFolder
-from hagmeta.common.scopes import scopes_in
+from hagmeta.common.files.files import writing, written_whole
+from hagmeta.common.records.records import OpenRecord, StudyFolder
+from hagmeta.common.settings.scopes import scopes_in
 from hagmeta.common.version import __version__
-from hagmeta.protocol.predictions import read_predictions
+from hagmeta.scenarios.predictions import read_predictions
 
 Answers = tuple[np.ndarray, np.ndarray, np.ndarray]  # queries, true and predicted classes
 Source = tuple[OpenRecord, Callable[[], Answers | None]]

@@ -17,13 +17,13 @@ import ray
 import torch
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import written_whole
-from hagmeta.common.home import home
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.files.files import written_whole
+from hagmeta.common.files.home import home
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.options import RunOptions, mode_of
+from hagmeta.engine.run import run
 from hagmeta.methods import METHODS, MetaTraining
-from hagmeta.phases.options import RunOptions, mode_of
-from hagmeta.pipeline import run
 from hagmeta.sparse.inputs import width_of
 from study import data
 from study.naming import counted
@@ -31,7 +31,7 @@ from study.plan import Trial
 from study.resources import Kind, fits_anywhere, kind, share_of
 
 CODE = Path(__file__).resolve().parent.parent / "hagmeta"
-ALLOCATING = ("methods", "nn", "packs", "phases", "sparse", "pipeline.py")  # the code that uses GPU memory
+ALLOCATING = ("methods", "nn", "packs", "phases", "sparse", "engine/run.py")  # the code that uses GPU memory
 
 _WITH_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 PSEUDO_STREAMS = 2  # the second one captures CUDA graphs of the shapes in the first

@@ -12,11 +12,11 @@ from typing import Any
 
 from rich.console import Console
 
-from hagmeta.common import plugins
 from hagmeta.common.errors import UserError
-from hagmeta.common.home import home
-from hagmeta.common.records import RunKey
-from hagmeta.config import RunConfig
+from hagmeta.common.files.home import home
+from hagmeta.common.plugins import plugins
+from hagmeta.common.records.records import RunKey
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from study import data
 from study.display import study_table

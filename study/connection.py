@@ -16,8 +16,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.home import home
-from hagmeta.common.plugins import VARIABLE
+from hagmeta.common.files.home import home
+from hagmeta.common.plugins.plugins import VARIABLE
 from study.errors import LaunchBroken
 from study.own_ray import PRIVATE, OwnRay
 from study.worker import PACKAGES, import_packages
@@ -39,7 +39,7 @@ def begin_ray(root: Path, plugins: Path | None = None, cpus: float | None = None
 
     Args:
         root: The folder of this project, which workers import.
-        plugins: The folder with the code that `hagmeta.common.plugins.stage` has copied for workers.
+        plugins: The folder with the code that `hagmeta.common.plugins.plugins.stage` has copied for workers.
         cpus: CPUs per trial; None for 1.
     """
     global _own
@@ -68,7 +68,7 @@ def start_ray(
         address: The address of a running cluster; None to start Ray on this machine.
         root: The folder of this project, which workers import.
         say: Prints a line.
-        plugins: The folder with the code that `hagmeta.common.plugins.stage` has copied for workers.
+        plugins: The folder with the code that `hagmeta.common.plugins.plugins.stage` has copied for workers.
         cpus: CPUs per trial; None for 1.
 
     Returns:

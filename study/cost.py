@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.methods import METHODS, MetaTraining
-from hagmeta.protocol import PROTOCOLS
+from hagmeta.scenarios import PROTOCOLS
 from study.plan import Trial
 
 # For one seed in a pack, on one core of a small machine: per training step, and per edge in it.

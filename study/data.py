@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hagmeta import datasets
-from hagmeta.common.home import home
+from hagmeta.common.files.home import home
 from hagmeta.datasets.base import Dataset
 
 Identity = tuple[object, ...]

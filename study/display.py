@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hagmeta.common.differences import differing, sort_key
-from hagmeta.common.records import Record
-from hagmeta.common.scopes import Scopes, scopes_in
-from hagmeta.display import FEWEST_FOR_INTERVAL, percent, score, transductive
+from hagmeta.api.display import FEWEST_FOR_INTERVAL, percent, score, transductive
+from hagmeta.common.records.differences import differing, sort_key
+from hagmeta.common.records.records import Record
+from hagmeta.common.settings.scopes import Scopes, scopes_in
 from study.naming import common_values, differences, settings_text, short_names, value_text
 
 MEASURES: dict[str, Callable[[Record], float]] = {

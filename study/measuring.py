@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from hagmeta.common.identity import is_identity
-from hagmeta.common.records import Record
-from hagmeta.protocol.metrics import METRICS, with_metrics
-from hagmeta.protocol.predictions import read_predictions
+from hagmeta.common.plugins.identity import is_identity
+from hagmeta.common.records.records import Record
+from hagmeta.scenarios.metrics import METRICS, with_metrics
+from hagmeta.scenarios.predictions import read_predictions
 from study.naming import counted
 from study.store import Store
 

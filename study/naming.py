@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from hagmeta.common.differences import sort_key
-from hagmeta.common.identity import without_hash
+from hagmeta.common.plugins.identity import without_hash
+from hagmeta.common.records.differences import sort_key
 
 FILES = ("npz:", "mat:")
 ALWAYS_LISTED = ("dataset", "method")  # no value of these is a common one: readers look for each of them

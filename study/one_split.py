@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hagmeta.common.differences import differing
-from hagmeta.common.identity import short_name
-from hagmeta.config import RunConfig, common_split, is_proposed, scopes_of
+from hagmeta.common.plugins.identity import short_name
+from hagmeta.common.records.differences import differing
+from hagmeta.config.run_config import RunConfig, common_split, is_proposed, scopes_of
 
 DEPENDS_ON = ("n_way", "k_shot", "protocol", "query_shot")  # settings that a proposal depends on
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hagmeta.common.records import RunKey
-from hagmeta.config import RunConfig, pack_key
+from hagmeta.common.records.records import RunKey
+from hagmeta.config.run_config import RunConfig, pack_key
 from study.packing import LAST, Packing
 
 Member = tuple[RunConfig, int]  # a resolved configuration and a seed: one run

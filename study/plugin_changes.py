@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.identity import is_identity, without_hash
-from hagmeta.common.records import StudyFolder
-from hagmeta.config import REGISTRIES, RunConfig
+from hagmeta.common.plugins.identity import is_identity, without_hash
+from hagmeta.common.records.records import StudyFolder
+from hagmeta.config.run_config import REGISTRIES, RunConfig
 from hagmeta.datasets import DATASETS
 
 

@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hagmeta.common.differences import differing
-from hagmeta.config import scopes_of
+from hagmeta.common.records.differences import differing
+from hagmeta.config.run_config import scopes_of
 from study.naming import TrialNames
 from study.plan import Trial
 from study.time_left import Job, TimeLeft

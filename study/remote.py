@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.home import home
+from hagmeta.common.files.home import home
 
 # The logs of Ray stay local.
 FOLDERS = ("runs", "failed", "launches", "searches", "embeddings", "predictions", "report")

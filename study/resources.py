@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 
 MOST_TRIALS_PER_GPU = 8
 SLACK = 1.3  # times the measured memory

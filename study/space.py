@@ -25,9 +25,9 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose, shown
-from hagmeta.config import REGISTRIES, RunConfig, resolve
+from hagmeta.config.run_config import REGISTRIES, RunConfig, resolve
 from hagmeta.methods import METHODS
-from hagmeta.protocol import PROTOCOLS
+from hagmeta.scenarios import PROTOCOLS
 from study import space_file
 from study.naming import short_names
 from study.one_split import with_one_split

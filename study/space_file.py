@@ -9,7 +9,7 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose
-from hagmeta.config import REGISTRIES, all_settings, check_name, typed
+from hagmeta.config.run_config import REGISTRIES, all_settings, check_name, typed
 from study import marked_yaml
 from study.marked_yaml import LARGEST_NUMBER, Node
 

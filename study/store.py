@@ -15,8 +15,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import written_whole
-from hagmeta.common.records import Record, RunKey, StudyFolder, read_record
+from hagmeta.common.files.files import written_whole
+from hagmeta.common.records.records import Record, RunKey, StudyFolder, read_record
 
 MOST_LETTERS = 200  # of a path in an error
 

@@ -17,17 +17,17 @@ import torch
 from ray import tune
 
 from hagmeta.common.errors import Diverged, UserError
-from hagmeta.common.home import home
-from hagmeta.common.records import Record
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.files.home import home
+from hagmeta.common.records.records import Record
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.checkpoints import Checkpoints
+from hagmeta.engine.options import RunOptions, mode_of
+from hagmeta.engine.run import RunOutput, run_members
+from hagmeta.engine.scores.embeddings import to_bytes
 from hagmeta.packs.device import choose_device
 from hagmeta.packs.pack import Progress
-from hagmeta.phases.checkpoints import Checkpoints
-from hagmeta.phases.embeddings import to_bytes
-from hagmeta.phases.options import RunOptions, mode_of
-from hagmeta.pipeline import RunOutput, run_members
-from hagmeta.protocol.metrics import METRICS, Metric, with_metrics
+from hagmeta.scenarios.metrics import METRICS, Metric, with_metrics
 from study import data
 from study.plan import Member, Trial
 from study.reports import LiveReports

@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError
 from ray.tune.search import Searcher
 from rich import get_console
 
-from hagmeta.common.records import Record
+from hagmeta.common.records.records import Record
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.environment import commit
 from study import data

@@ -8,9 +8,9 @@ import pytest
 
 REGISTRIES = {
     "hagmeta.methods": "METHODS",
-    "hagmeta.nn.encoders": "ENCODERS",
-    "hagmeta.protocol": "PROTOCOLS",
-    "hagmeta.protocol.metrics": "METRICS",
+    "hagmeta.layers.encoders.registry": "ENCODERS",
+    "hagmeta.scenarios": "PROTOCOLS",
+    "hagmeta.scenarios.metrics": "METRICS",
     "hagmeta.datasets": "DATASETS",
 }
 
@@ -24,8 +24,8 @@ def no_plug_in_stays() -> Iterator[None]:
             registry = getattr(sys.modules[module], name)
             for identity in [each for each in registry if "@" in each]:
                 del registry[identity]
-    if "hagmeta.common.plugins" in sys.modules:
-        sys.modules["hagmeta.common.plugins"]._loaded.clear()
+    if "hagmeta.common.plugins.plugins" in sys.modules:
+        sys.modules["hagmeta.common.plugins.plugins"]._loaded.clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,7 +4,7 @@ METHOD = '''
 from dataclasses import dataclass
 
 import hagmeta
-from hagmeta.methods.cec import Cec
+from hagmeta.methods.prototypes.cec import Cec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,11 @@ import pytest
 import reference
 
 from hagmeta import datasets
-from hagmeta.common.identity import is_identity
-from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
-from hagmeta.common.record_schema import schema
+from hagmeta.common.plugins.identity import is_identity
+from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS
+from hagmeta.common.records.record_schema import schema
 from hagmeta.common.traits import MethodTraits
-from hagmeta.config import OWNERS, SETTINGS
+from hagmeta.config.run_config import OWNERS, SETTINGS
 from hagmeta.methods import METHODS
 from study import space, space_file
 

@@ -13,7 +13,7 @@ import pytest
 
 from analysis import inference
 from benchmarks import same_numbers_side as side
-from hagmeta.methods import tap
+from hagmeta.methods.prototypes import tap
 from study.search import history
 
 ROOT = Path(__file__).resolve().parents[1]

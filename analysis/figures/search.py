@@ -16,7 +16,7 @@ from analysis.drawing import Drawing
 from analysis.figures import search_plots
 from analysis.figures.search_style import Search
 from analysis.frame import Results
-from hagmeta.common.records import StudyFolder
+from hagmeta.common.records.records import StudyFolder
 
 FEWEST_SAMPLES = 8
 MOST_SEARCHES = 2  # per study: a dozen methods would give fifty figures

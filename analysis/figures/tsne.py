@@ -19,7 +19,7 @@ from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
 from analysis.figures.matrix import contrast
 from analysis.frame import Panel, Results
-from hagmeta.common.records import StudyFolder
+from hagmeta.common.records.records import StudyFolder
 
 MOST = 2  # figures; each takes seconds
 MOST_POINTS = 1000

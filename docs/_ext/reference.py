@@ -20,19 +20,19 @@ from unittest.mock import patch
 from analysis.comparable import spanned
 from analysis.references import KINDS, read_references, tasks
 from hagmeta import datasets
-from hagmeta.common.domains import Choice, Number, Whole
 from hagmeta.common.errors import UserError
-from hagmeta.common.identity import is_identity
-from hagmeta.common.metrics import BUILT_IN, DIAGNOSTICS
-from hagmeta.common.record_schema import schema
-from hagmeta.common.scopes import LABELS, TASK
-from hagmeta.common.settings import BY_METHOD, domain_of, written
+from hagmeta.common.plugins.identity import is_identity
+from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS
+from hagmeta.common.records.record_schema import schema
+from hagmeta.common.settings.domains import Choice, Number, Whole
+from hagmeta.common.settings.scopes import LABELS, TASK
+from hagmeta.common.settings.setting import BY_METHOD, domain_of, written
 from hagmeta.common.traits import ROLES
-from hagmeta.config import OWNERS, REGISTRIES, SETTINGS, RunConfig, may_differ
+from hagmeta.config.run_config import OWNERS, REGISTRIES, SETTINGS, RunConfig, may_differ
+from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.methods import METHODS, Method, SessionLearning
-from hagmeta.nn.encoders import ENCODERS
-from hagmeta.protocol import PROTOCOLS
-from hagmeta.protocol.metrics import METRICS
+from hagmeta.scenarios import PROTOCOLS
+from hagmeta.scenarios.metrics import METRICS
 from study import space
 
 GROUPS = {  # headings, and the classes that declare the settings below them

@@ -23,8 +23,8 @@ from analysis.over_datasets import OverDatasets
 from analysis.references import KINDS, as_results, read_references
 from analysis.statistics import estimate
 from analysis.words import listed
-from hagmeta.common.left_out import LEFT_OUT_AT
-from hagmeta.common.records import OpenRecord
+from hagmeta.common.records.records import OpenRecord
+from hagmeta.common.settings.left_out import LEFT_OUT_AT
 
 OURS = "posterior-means"
 GRAPHS = {  # columns of tables, in this order

@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see {self.prog} --help)")
 
     def add_force(self) -> None:
-        """Add the option that allows an output to replace any file; see `hagmeta.common.outputs`."""
+        """Add the option that allows an output to replace any file; see `hagmeta.common.files.outputs`."""
         text = "replace existing files even if they are inputs or of another kind"
         self.add_argument("--force", action="store_true", help=text)
 

@@ -20,7 +20,7 @@ class Diverged(UserError):
     Attributes:
         failures: Why each of them failed, by its position among all runs.
         finished: The other runs: a `Result` from `hagmeta.run`, a list of outputs from
-            `hagmeta.pipeline`. None if there are no other runs.
+            `hagmeta.engine.run`. None if there are no other runs.
     """
 
     def __init__(self, failures: Mapping[int, str], finished: Any = None) -> None:

@@ -19,28 +19,16 @@ from pathlib import Path
 import numpy as np
 
 from hagmeta.common.errors import UserError, choose, shown
-from hagmeta.common.files import expanded
-from hagmeta.common.identity import is_identity
-from hagmeta.common.registry import Registry
-from hagmeta.common.settings import Settings, setting
-from hagmeta.datasets import (
-    arxiv,
-    bible,
-    boost,
-    debian,
-    download,
-    foldoc,
-    kanji,
-    mat,
-    metamath,
-    npz,
-    prepared,
-    sources,
-    synthetic,
-    wordnet,
-)
+from hagmeta.common.files.files import expanded
+from hagmeta.common.plugins.identity import is_identity
+from hagmeta.common.plugins.registry import Registry
+from hagmeta.common.settings.setting import Settings, setting
+from hagmeta.datasets import prepared, synthetic
 from hagmeta.datasets.base import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.clean import one_line
+from hagmeta.datasets.downloads import arxiv, download, sources
+from hagmeta.datasets.embedded import bible, boost, debian, foldoc, kanji, metamath, wordnet
+from hagmeta.datasets.formats import mat, npz
 
 __all__ = [
     "DATASETS",
@@ -206,7 +194,8 @@ def _read(name: str, root: Path) -> Dataset:
     download.fetch_all(sources.FILES[name], _raw_folder(name, root))
     if name in FROM_FILES:
         return FROM_FILES[name](_raw_folder(name, root))
-    from hagmeta.datasets import published, pyg, pyg_benchmarks
+    from hagmeta.datasets.downloads import published, pyg_benchmarks
+    from hagmeta.datasets.formats import pyg
 
     return (published.DATASETS | pyg.DATASETS | pyg_benchmarks.DATASETS)[name].read(name, root / name)
 

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
-from hagmeta.common.identity import DIGITS
-from hagmeta.datasets.arrays import clean_graph
+from hagmeta.common.plugins.identity import DIGITS
 from hagmeta.datasets.clean import UNLABELLED
 from hagmeta.datasets.features import Features, Kind, described, kind_of
+from hagmeta.datasets.formats.arrays import clean_graph
 
 __all__ = ["UNLABELLED", "Dataset", "DatasetInfo", "make_dataset"]
 
@@ -201,7 +201,7 @@ class Dataset:
             >>> Dataset.from_pyg(data, name="mine").class_names
             ('5', '7')
         """
-        from hagmeta.datasets import in_memory
+        from hagmeta.datasets.formats import in_memory
 
         return cls(name, *in_memory.from_pyg(data, name, class_names, counts))
 
@@ -234,7 +234,7 @@ class Dataset:
             >>> Dataset.from_networkx(graph, name="karate", label="club", features=["degree"]).class_names
             ('Mr. Hi', 'Officer')
         """
-        from hagmeta.datasets import in_memory
+        from hagmeta.datasets.formats import in_memory
 
         return cls(name, *in_memory.from_networkx(graph, name, label, features))
 
@@ -283,7 +283,7 @@ class Dataset:
             >>> dataset.identity
             'mine@25ef2dd101f1'
         """
-        from hagmeta.datasets import in_memory
+        from hagmeta.datasets.formats import in_memory
 
         return cls(
             name,
@@ -335,8 +335,8 @@ class Dataset:
             >>> Dataset.from_csv(folder / "nodes.csv", folder / "edges.csv").node_ids
             ('a', 'b')
         """
-        from hagmeta.datasets import in_memory
-        from hagmeta.datasets.convert import Columns
+        from hagmeta.datasets.formats import in_memory
+        from hagmeta.datasets.formats.convert import Columns
 
         name = Path(nodes).stem if name is None else name
         columns = Columns(id, label, text, tuple(numeric), needs_labels=label is not None)
@@ -353,5 +353,5 @@ def make_dataset(
     counts: Literal[False] | None = None,
     source: str,
 ) -> Dataset:
-    """Make a dataset from raw arrays; :func:`hagmeta.datasets.arrays.clean_graph` checks them."""
+    """Make a dataset from raw arrays; :func:`hagmeta.datasets.formats.arrays.clean_graph` checks them."""
     return Dataset(name, *clean_graph(edges, labels, features, class_names, counts=counts, source=source))

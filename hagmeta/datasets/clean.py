@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import reason, require_readable
+from hagmeta.common.files.files import reason, require_readable
 
 UNLABELLED = -1  # label of a node without a class
 

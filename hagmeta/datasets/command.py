@@ -14,14 +14,15 @@ from rich.text import Text
 from hagmeta import datasets
 from hagmeta.common.command import Parser, as_typed
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import writing, written_whole
-from hagmeta.common.home import home
-from hagmeta.common.outputs import Kind, check_output
-from hagmeta.datasets import Dataset, npz
-from hagmeta.datasets.convert import NODES_PER_WORD, Columns, convert, count
-from hagmeta.datasets.page import render
-from hagmeta.datasets.show import datasets_table, summary_view
-from hagmeta.datasets.summary import Summary, summary_of
+from hagmeta.common.files.files import writing, written_whole
+from hagmeta.common.files.home import home
+from hagmeta.common.files.outputs import Kind, check_output
+from hagmeta.datasets import Dataset
+from hagmeta.datasets.descriptions.page import render
+from hagmeta.datasets.descriptions.show import datasets_table, summary_view
+from hagmeta.datasets.descriptions.summary import Summary, summary_of
+from hagmeta.datasets.formats import npz
+from hagmeta.datasets.formats.convert import NODES_PER_WORD, Columns, convert, count
 
 PAGE_START = b"<title>Datasets</title>"  # within the first bytes of a page
 

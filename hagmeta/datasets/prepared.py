@@ -20,10 +20,10 @@ import numpy as np
 import scipy.sparse
 from filelock import FileLock
 
-from hagmeta.common.files import folder_written_whole
-from hagmeta.datasets import npz
+from hagmeta.common.files.files import folder_written_whole
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.clean import one_line
+from hagmeta.datasets.formats import npz
 
 FORMAT = 2  # increase it when the same source gives different arrays
 CONTENTS = "contents.json"

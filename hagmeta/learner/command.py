@@ -11,14 +11,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hagmeta.api import load_dataset, training_steps
+from hagmeta.api.calls import load_dataset, training_steps
+from hagmeta.api.display import progress_display
 from hagmeta.common.command import Parser, as_typed, parse_settings
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import writing, written_whole
-from hagmeta.common.outputs import Kind, check_output
+from hagmeta.common.files.files import writing, written_whole
+from hagmeta.common.files.outputs import Kind, check_output
 from hagmeta.datasets.base import Dataset
-from hagmeta.datasets.convert import Columns, convert
-from hagmeta.display import progress_display
+from hagmeta.datasets.formats.convert import Columns, convert
 from hagmeta.learner.learner import LIKELY, Learner, check_unknown, own_labels
 from hagmeta.learner.storage import LEARNER
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.common.identity import without_hash
-from hagmeta.config import RunConfig
+from hagmeta.common.plugins.identity import without_hash
+from hagmeta.config.run_config import RunConfig
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.scene import plays
 from hagmeta.learner.table import NodeId
 from hagmeta.packs.randomness import stream
-from hagmeta.protocol.scenario import LEAST_BASE
-from hagmeta.protocol.splits import some_as_new
+from hagmeta.scenarios.scenario import LEAST_BASE
+from hagmeta.scenarios.splits import some_as_new
 
 HELD_OUT = 5  # one of so many labels of a class validates the training
 

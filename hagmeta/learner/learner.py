@@ -13,12 +13,18 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from hagmeta.api import Graph, as_device
+from hagmeta.api.calls import Graph, as_device
 from hagmeta.common.errors import UserError, shown
-from hagmeta.common.files import expanded
-from hagmeta.common.identity import without_hash
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.files.files import expanded
+from hagmeta.common.plugins.identity import without_hash
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
+from hagmeta.engine.options import RunOptions
+from hagmeta.engine.run import check_features, pretrain
+from hagmeta.engine.scores.readout import TINY
+from hagmeta.engine.scores.temperature import fitted_temperature
+from hagmeta.engine.training.meta_training import meta_train
+from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.learner.evidence import check_name, labels_by_class, labels_by_node
 from hagmeta.learner.fitting import check_classes, draw_evidence
 from hagmeta.learner.novelty import fitted_novelty
@@ -39,14 +45,8 @@ from hagmeta.learner.table import (
 )
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Method, SessionLearning
-from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
-from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.options import RunOptions
-from hagmeta.phases.readout import TINY
-from hagmeta.phases.temperature import fitted_temperature
-from hagmeta.pipeline import check_features, pretrain
 
 if TYPE_CHECKING:
     import pandas as pd

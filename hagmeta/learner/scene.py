@@ -10,21 +10,21 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
-from hagmeta.config import RunConfig, runs_in_packs
+from hagmeta.config.run_config import RunConfig, runs_in_packs
 from hagmeta.datasets.base import UNLABELLED
+from hagmeta.engine.context import Context
+from hagmeta.engine.known.knowledge import Knowledge, KnowledgeSource
+from hagmeta.engine.known.tasks import TaskMaker
+from hagmeta.engine.known.views import Views
+from hagmeta.engine.options import RunOptions
+from hagmeta.engine.runtime import Runtime
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.table import Table
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining, Shared, Sizes
-from hagmeta.phases.context import Context
-from hagmeta.phases.knowledge import Knowledge, KnowledgeSource
-from hagmeta.phases.options import RunOptions
-from hagmeta.phases.runtime import Runtime
-from hagmeta.phases.tasks import TaskMaker
-from hagmeta.phases.views import Views
-from hagmeta.protocol.scenario import CONTEXT, NEVER, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
-from hagmeta.protocol.splits import class_members
-from hagmeta.protocol.streams import validation_stream
+from hagmeta.scenarios.scenario import CONTEXT, NEVER, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
+from hagmeta.scenarios.splits import class_members
+from hagmeta.scenarios.streams import validation_stream
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.inputs import Fit
 from hagmeta.sparse.plain import PlainGraph

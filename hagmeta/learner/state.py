@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
+from hagmeta.engine.hooks import add_classes, consolidate
+from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.sessions import AnsweringAfterLearning
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.scene import LearnerContext, TaughtStream
 from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
 from hagmeta.packs.pack import Pack, Parameters
-from hagmeta.phases.hooks import add_classes, consolidate
-from hagmeta.phases.knowledge import Knowledge
-from hagmeta.phases.sessions import AnsweringAfterLearning
 from hagmeta.sparse.inputs import Fit
 
 

@@ -27,11 +27,15 @@ import numpy as np
 import torch
 
 from hagmeta.common.errors import UserError, shown
-from hagmeta.common.files import check_writable, writing, written_whole
-from hagmeta.common.outputs import Kind
+from hagmeta.common.files.files import check_writable, writing, written_whole
+from hagmeta.common.files.outputs import Kind
 from hagmeta.common.version import __version__
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.clean import one_line, require_data_file
+from hagmeta.engine.known.lessons import HeldOutLesson, ReplayLesson
+from hagmeta.engine.known.views import lasting_inputs
+from hagmeta.engine.sessions import lesson_of
+from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.header import check_header, parsed
 from hagmeta.learner.novelty import Novelty
@@ -39,11 +43,7 @@ from hagmeta.learner.state import State
 from hagmeta.learner.table import Columns, NodeId
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Sizes
-from hagmeta.nn.encoders import ENCODERS
 from hagmeta.packs.pack import Parameters
-from hagmeta.phases.lessons import HeldOutLesson, ReplayLesson
-from hagmeta.phases.sessions import lesson_of
-from hagmeta.phases.views import lasting_inputs
 from hagmeta.sparse.inputs import Fit, narrow_inputs, width_of
 
 HEADER = "header"  # the entry

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from hagmeta.api import as_dataset
+from hagmeta.api.calls import as_dataset
 from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.datasets.features import Features, Kind

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from hagmeta.common.registry import Registry
-from hagmeta.common.settings import check_settings
-from hagmeta.methods.amm_gnn import AmmGnn
+from hagmeta.common.plugins.registry import Registry
+from hagmeta.common.settings.setting import check_settings
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.bounds import Frozen, Joint
-from hagmeta.methods.cec import Cec
-from hagmeta.methods.er_gnn import ErGnn
-from hagmeta.methods.ewc import Ewc
-from hagmeta.methods.fact import Fact
-from hagmeta.methods.fecam import FeCam
-from hagmeta.methods.fscil_calibration import FscilCalibration
-from hagmeta.methods.geometer import Geometer
-from hagmeta.methods.gkeal import Gkeal
-from hagmeta.methods.gpn import Gpn
-from hagmeta.methods.hag_meta import HagMeta
-from hagmeta.methods.icarl import ICarl
-from hagmeta.methods.klda import Klda
-from hagmeta.methods.laplacian_shot import LaplacianShot
-from hagmeta.methods.loranpac import LoRanPac
-from hagmeta.methods.lpmc import Lpmc
-from hagmeta.methods.lwf import Lwf
-from hagmeta.methods.mecoin import MeCoin
-from hagmeta.methods.meta_gnn import MetaGnn
+from hagmeta.methods.classifiers.ewc import Ewc
+from hagmeta.methods.classifiers.lwf import Lwf
+from hagmeta.methods.closed_form.fecam import FeCam
+from hagmeta.methods.closed_form.fscil_calibration import FscilCalibration
+from hagmeta.methods.closed_form.gkeal import Gkeal
+from hagmeta.methods.closed_form.klda import Klda
+from hagmeta.methods.closed_form.loranpac import LoRanPac
+from hagmeta.methods.closed_form.ranpac import RanPac
+from hagmeta.methods.closed_form.sgc import SgcLda, SgcNcm, SgcRidge
+from hagmeta.methods.meta_learning.amm_gnn import AmmGnn
+from hagmeta.methods.meta_learning.meta_gnn import MetaGnn
+from hagmeta.methods.paper.gpn import Gpn
+from hagmeta.methods.paper.hag_meta import HagMeta
+from hagmeta.methods.paper.proto import ProtoGat, ProtoGcn
 from hagmeta.methods.posterior_means import PosteriorMeans
-from hagmeta.methods.proto import ProtoGat, ProtoGcn
-from hagmeta.methods.pt_map import PtMap
-from hagmeta.methods.rale import Rale
-from hagmeta.methods.ranpac import RanPac
-from hagmeta.methods.sgc import SgcLda, SgcNcm, SgcRidge
-from hagmeta.methods.tap import Tap
-from hagmeta.methods.teen import Teen
-from hagmeta.methods.tlp import Tlp
+from hagmeta.methods.prototypes.cec import Cec
+from hagmeta.methods.prototypes.fact import Fact
+from hagmeta.methods.prototypes.geometer import Geometer
+from hagmeta.methods.prototypes.lpmc import Lpmc
+from hagmeta.methods.prototypes.mecoin import MeCoin
+from hagmeta.methods.prototypes.rale import Rale
+from hagmeta.methods.prototypes.tap import Tap
+from hagmeta.methods.prototypes.teen import Teen
+from hagmeta.methods.prototypes.tlp import Tlp
+from hagmeta.methods.replay.er_gnn import ErGnn
+from hagmeta.methods.replay.icarl import ICarl
+from hagmeta.methods.transductive.laplacian_shot import LaplacianShot
+from hagmeta.methods.transductive.pt_map import PtMap
 
 __all__ = [
     "METHODS",

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.settings import setting
+from hagmeta.common.settings.setting import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.nn.encoder import Encoder
-from hagmeta.nn.encoders import ENCODERS, EncoderSettings, make_encoder
-from hagmeta.nn.losses import balanced_cross_entropy
-from hagmeta.nn.prototypes import mean_prototypes
+from hagmeta.layers.encoders.base import Encoder
+from hagmeta.layers.encoders.registry import ENCODERS, EncoderSettings, make_encoder
+from hagmeta.layers.losses import balanced_cross_entropy
+from hagmeta.layers.prototypes import mean_prototypes
 from hagmeta.packs.pack import Parameters, Step
 from hagmeta.packs.randomness import seeded
 from hagmeta.packs.values import hold

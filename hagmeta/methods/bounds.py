@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from hagmeta.common.traits import MethodTraits
 from hagmeta.methods.base import COMMON, MetaTraining, SessionLearning, Sizes
-from hagmeta.methods.hag_meta import HagMeta, HagMetaSettings
+from hagmeta.methods.paper.hag_meta import HagMeta, HagMetaSettings
 
 
 class Frozen(HagMeta):

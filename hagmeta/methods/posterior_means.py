@@ -11,15 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hagmeta.common.domains import HIGHEST_WEIGHT, Number
-from hagmeta.common.settings import setting
+from hagmeta.common.settings.domains import HIGHEST_WEIGHT, Number
+from hagmeta.common.settings.setting import setting
 from hagmeta.common.traits import MethodTraits
+from hagmeta.layers.head import LABEL_SMOOTHING, cosine_logits
+from hagmeta.layers.played_classes import DRAWS, chosen_share
+from hagmeta.layers.statistics import LEAST
+from hagmeta.layers.two_covariances import NODES, Evidence, Settled, TwoCovariances, Within, divide
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.closed_form import ClosedFormSettings, OnFeatures, labels_of, random_columns
-from hagmeta.nn.head import LABEL_SMOOTHING, cosine_logits
-from hagmeta.nn.played_classes import DRAWS, chosen_share
-from hagmeta.nn.statistics import LEAST
-from hagmeta.nn.two_covariances import NODES, Evidence, Settled, TwoCovariances, Within, divide
+from hagmeta.methods.closed_form.base import ClosedFormSettings, OnFeatures, labels_of, random_columns
 from hagmeta.packs.each_seed import each_seed, padded
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import fold, keys, uniform, uniform_at

@@ -19,7 +19,7 @@ from hagmeta.packs.device import gpu_usable
 from hagmeta.sparse.backend import Finish
 
 if TYPE_CHECKING or gpu_usable():
-    from hagmeta.sparse import fixed_kernels
+    from hagmeta.sparse.triton import fixed as fixed_kernels
 
 # A dense multiplication costs this share of a gathered value. With `inputs: svd`, Debian has 6.3 of them for
 # each gathered value. An episode on a CPU then takes 0.94 (32 hidden units) to 1.23 times (128) as long.

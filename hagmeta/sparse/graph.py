@@ -14,7 +14,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from hagmeta.common.settings import setting
+from hagmeta.common.settings.setting import setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import Rate, rate_of, relu_dropout
 from hagmeta.sparse.fixed import DENSE_COST, FixedInputs, FixedInputsOnGpu, pays

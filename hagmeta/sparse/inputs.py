@@ -19,9 +19,9 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits
 
-from hagmeta.common.domains import Choice
 from hagmeta.common.errors import UserError
-from hagmeta.common.settings import BY_METHOD, Settings, setting
+from hagmeta.common.settings.domains import Choice
+from hagmeta.common.settings.setting import BY_METHOD, Settings, setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.features import Features, Kind
 

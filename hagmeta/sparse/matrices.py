@@ -19,10 +19,10 @@ def _compiled(matrix: scipy.sparse.csr_matrix, device: torch.device) -> Backend:
     """Return the rows of ``matrix`` for the products of ``device``."""
     # Imported only where they are used: Numba takes time, and Triton needs a GPU.
     if device.type == "cpu":
-        from hagmeta.sparse.numba_backend import NumbaBackend
+        from hagmeta.sparse.numba.backend import NumbaBackend
 
         return NumbaBackend(matrix)
-    from hagmeta.sparse.triton_backend import TritonBackend
+    from hagmeta.sparse.triton.backend import TritonBackend
 
     return TritonBackend.of(matrix, device)
 
@@ -134,7 +134,7 @@ class SeedwiseMatrix:
     @staticmethod
     def from_transposed(dense: Tensor) -> SeedwiseMatrix | DenseSeedwiseMatrix:
         """Build it from the transposed matrices (columns, pack, rows) of all seeds, dense on the GPU."""
-        from hagmeta.sparse.triton_backend import TritonBackend
+        from hagmeta.sparse.triton.backend import TritonBackend
 
         used = dense.any(0).any(0).nonzero().squeeze(-1)
         if int(dense.count_nonzero()) > DENSE_SHARE * len(dense) * dense.shape[1] * len(used):

@@ -26,8 +26,8 @@ from hagmeta.sparse.matrices import (
 from hagmeta.sparse.plain_matrix import PlainMatrix, PlainSparseMatrix
 
 if TYPE_CHECKING:
-    from hagmeta.sparse import fixed_kernels
-    from hagmeta.sparse.numba_backend import NumbaBackend
+    from hagmeta.sparse.numba.backend import NumbaBackend
+    from hagmeta.sparse.triton import fixed as fixed_kernels
 
 
 def matmul(

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from hagmeta.common.files import written_whole
-from hagmeta.config import IDENTITY, RunConfig, resolve
-from hagmeta.protocol import TaskSettings
+from hagmeta.common.files.files import written_whole
+from hagmeta.config.run_config import IDENTITY, RunConfig, resolve
+from hagmeta.scenarios import TaskSettings
 from study import data
 from study.search.history import SearchHistory
 from study.search.objective import IN_WORDS

@@ -17,7 +17,7 @@ from optuna.distributions import distribution_to_json
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from hagmeta.common.files import written_whole
+from hagmeta.common.files.files import written_whole
 from study.search.history import SearchHistory, distributions
 from study.store import Store
 

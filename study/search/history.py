@@ -34,11 +34,19 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from hagmeta.common.differences import differing
 from hagmeta.common.errors import UserError
-from hagmeta.common.left_out import hashed_as
-from hagmeta.common.records import RunKey
-from hagmeta.config import IDENTITY, RunConfig, may_differ, pack_key, resolve, scopes_of, settings_of
+from hagmeta.common.records.differences import differing
+from hagmeta.common.records.records import RunKey
+from hagmeta.common.settings.left_out import hashed_as
+from hagmeta.config.run_config import (
+    IDENTITY,
+    RunConfig,
+    may_differ,
+    pack_key,
+    resolve,
+    scopes_of,
+    settings_of,
+)
 from study import data
 from study.naming import short_names, value_text
 from study.plan import Trial

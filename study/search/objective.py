@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hagmeta.common.records import Record, opened
+from hagmeta.common.records.records import Record, opened
 
 PARTS = ("last", "average")
 Score = tuple[float, float]  # the two parts, of one seed

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.protocol.scenario import TEST
-from hagmeta.protocol.splits import make_split
-from hagmeta.protocol.streams import make_scenario
+from hagmeta.scenarios.scenario import TEST
+from hagmeta.scenarios.splits import make_split
+from hagmeta.scenarios.streams import make_scenario
 
 
 class Overlap(NamedTuple):

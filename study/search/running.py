@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from hagmeta.common.records import Record
+from hagmeta.common.records.records import Record
 from study.packing import Packing
 from study.plan import Trial
 from study.progress import StudyProgress

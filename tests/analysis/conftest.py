@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hagmeta.common.metrics import forgotten
-from hagmeta.common.records import config_hash
-from hagmeta.config import RunConfig, resolve
-from hagmeta.protocol import PROTOCOLS
+from hagmeta.common.records.metrics import forgotten
+from hagmeta.common.records.records import config_hash
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.scenarios import PROTOCOLS
 from tests.analysis.browsing import BROWSERS
 
 Write = Callable[..., Path]

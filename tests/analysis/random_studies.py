@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hagmeta.common.records import config_hash
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.records.records import config_hash
+from hagmeta.config.run_config import RunConfig, resolve
 from tests.analysis.conftest import about, figures
 
 METHODS = ("hag-meta", "gpn", "icarl", "cec", "sgc-ncm", "frozen", "posterior-means")

@@ -18,8 +18,8 @@ from analysis.by_class import BASE, EITHER, NOVEL, answers, stored_scores
 from analysis.references import DEFAULTS, KINDS, TUNED, load_references, read_references
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import OpenRecord
-from hagmeta.config import RunConfig
+from hagmeta.common.records.records import OpenRecord
+from hagmeta.config.run_config import RunConfig
 from study import archive
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"

@@ -33,7 +33,7 @@ GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK: dict[str, Any] = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "features": "propagated"}
 METHODS = ("sgc-ncm", "sgc-ridge", "sgc-lda")
 GOOD = '''
-from hagmeta.methods.sgc import RidgeSettings, SgcRidge
+from hagmeta.methods.closed_form.sgc import RidgeSettings, SgcRidge
 
 
 class Good(SgcRidge):
@@ -44,7 +44,7 @@ class Good(SgcRidge):
 POOR = '''
 import torch
 from hagmeta import MethodTraits
-from hagmeta.methods.closed_form import ClosedForm, ClosedFormSettings
+from hagmeta.methods.closed_form.base import ClosedForm, ClosedFormSettings
 
 
 class Poor(ClosedForm):

@@ -24,8 +24,8 @@ from analysis.references import load_references
 from analysis.table import Table
 from analysis.tables import metrics_table, sessions_table, summary_table
 from hagmeta.__main__ import main as hagmeta_main
-from hagmeta.common.records import StudyFolder
-from hagmeta.protocol.predictions import read_predictions
+from hagmeta.common.records.records import StudyFolder
+from hagmeta.scenarios.predictions import read_predictions
 from tests.analysis.browsing import CONTRAST, DOWN, ENTER, RIGHT, SPACE, TAB, find, texts
 from tests.analysis.random_studies import write_study
 

@@ -27,8 +27,8 @@ from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, style, tsne
 from analysis.frame import LOOKS, Results, read
 from analysis.statistics import estimate
-from hagmeta.common.metrics import forgotten
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.records.metrics import forgotten
+from hagmeta.config.run_config import RunConfig, resolve
 from study import space as spaces
 from study.search import files
 from study.search.history import open_histories

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.frame import read
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from study.store import Store
 from tests.analysis.conftest import Write, reconfigured
 

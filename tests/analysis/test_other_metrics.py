@@ -12,7 +12,7 @@ from analysis.page import SECTIONS
 from analysis.report import write_report
 from analysis.table import Table
 from analysis.tables import make_tables
-from hagmeta.common.metrics import MetricDeclaration, to_record
+from hagmeta.common.records.metrics import MetricDeclaration, to_record
 from tests.analysis.conftest import Write
 
 LIFT = MetricDeclaration("lift", "lift", by_session=True, shown=True)

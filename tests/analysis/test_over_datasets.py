@@ -29,8 +29,8 @@ from analysis.over_datasets import (
 from analysis.statistics import estimate
 from analysis.tables import estimate_cell, make_tables
 from analysis.words import points, size
-from hagmeta.nn.encoders import EncoderSettings
-from hagmeta.phases.settings import PretrainSettings
+from hagmeta.config.settings import PretrainSettings
+from hagmeta.layers.encoders.registry import EncoderSettings
 from tests.analysis.conftest import Write
 
 METHODS = ("hag-meta", "gpn", "icarl", "cec")

@@ -23,8 +23,8 @@ from analysis.report import facts, notices
 from analysis.table import Table, to_markdown
 from analysis.tables import make_tables, settings_tables
 from analysis.words import size
-from hagmeta.common.metrics import forgotten, harmonic_means
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.records.metrics import forgotten, harmonic_means
+from hagmeta.config.run_config import RunConfig, resolve
 from study.store import Store
 from tests.analysis.conftest import Write, reconfigured
 

@@ -25,8 +25,8 @@ from analysis.references import read_references
 from analysis.table import Table
 from analysis.tables import make_tables, summary_table
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import OpenRecord, Record
-from hagmeta.config import SETTINGS, RunConfig, resolve
+from hagmeta.common.records.records import OpenRecord, Record
+from hagmeta.config.run_config import SETTINGS, RunConfig, resolve
 from study import archive
 from tests.analysis.conftest import Write, about, figures, reconfigured
 

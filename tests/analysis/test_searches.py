@@ -13,7 +13,7 @@ from analysis.frame import read
 from analysis.report import facts
 from analysis.tables import make_tables
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from tests.analysis.conftest import Write
 
 OVERLAP = "debian: of the fresh seeds' test nodes 78 % were train or validation nodes."

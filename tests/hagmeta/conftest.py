@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
 from hagmeta.packs.pack import Progress
-from hagmeta.phases.context import Context
 
 SMALL = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 # A prime number of nodes: whatever has a row for each is known by its size.

@@ -20,10 +20,11 @@ from torch_geometric.data import Data
 
 import hagmeta
 from analysis.frame import read
-from hagmeta import api, result
-from hagmeta.common.records import StudyFolder, opened, read_record
+from hagmeta.api import calls as api
+from hagmeta.api import result
+from hagmeta.common.records.records import StudyFolder, opened, read_record
 from hagmeta.learner import learner
-from hagmeta.protocol.predictions import read_predictions
+from hagmeta.scenarios.predictions import read_predictions
 from tests.waiting import HANG
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
@@ -266,7 +267,7 @@ def test_an_interrupt_leaves_nothing_half_written(phase: str, home: Path) -> Non
 def test_ctrl_c_ends_the_call_and_keeps_earlier_results() -> None:
     code = f"""
 import hagmeta
-from hagmeta import display
+from hagmeta.api import display
 display.BETWEEN = 0.0
 found = [hagmeta.run("sgc-ncm", {GRAPH!r}, seeds=2, **{PLAIN})]
 try:

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from hagmeta import config as configs
 from hagmeta import datasets
 from hagmeta.common.command import parse_seeds
-from hagmeta.common.domains import Choice, Number
 from hagmeta.common.errors import UserError
-from hagmeta.common.left_out import KEPT_IF_IDLE, LEFT_OUT_AT, named_today
-from hagmeta.common.settings import BY_METHOD, Settings, domain_of, setting
-from hagmeta.config import SETTINGS, RunConfig, resolve
+from hagmeta.common.settings.domains import Choice, Number
+from hagmeta.common.settings.left_out import KEPT_IF_IDLE, LEFT_OUT_AT, named_today
+from hagmeta.common.settings.setting import BY_METHOD, Settings, domain_of, setting
+from hagmeta.config import run_config as configs
+from hagmeta.config.run_config import SETTINGS, RunConfig, resolve
+from hagmeta.config.settings import PhaseSettings
+from hagmeta.layers.encoders.base import LayerSettings
 from hagmeta.methods import METHODS, Method
-from hagmeta.methods.hag_meta import HagMetaSettings
-from hagmeta.nn.encoder import LayerSettings
-from hagmeta.phases.settings import PhaseSettings
-from hagmeta.protocol import PROTOCOLS, TaskSettings
+from hagmeta.methods.paper.hag_meta import HagMetaSettings
+from hagmeta.scenarios import PROTOCOLS, TaskSettings
 
 
 def other_value(item: Field[Any], method: type[Method] = Method) -> Any:

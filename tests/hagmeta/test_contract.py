@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hagmeta.common.identity import is_identity
+from hagmeta.common.plugins.identity import is_identity
 from hagmeta.methods import METHODS
 from hagmeta.testing import parametrize_with_checks
 from tests.hagmeta.kinds import KINDS

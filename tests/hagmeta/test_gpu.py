@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 from hagmeta import Learner, load_dataset
-from hagmeta.config import RunConfig, may_differ, resolve
+from hagmeta.config.run_config import RunConfig, may_differ, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.options import RunOptions, mode_of
+from hagmeta.engine.run import Member, prepare, prepare_members, pretrain
+from hagmeta.engine.scores.readout import ReadOut
+from hagmeta.engine.training.meta_training import EPISODES
 from hagmeta.methods import METHODS, MetaTraining
 from hagmeta.packs.capture import Steps, ahead, stream_of
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import fold, keys
-from hagmeta.phases.meta_training import EPISODES
-from hagmeta.phases.options import RunOptions, mode_of
-from hagmeta.phases.readout import ReadOut
-from hagmeta.pipeline import Member, prepare, prepare_members, pretrain
 from hagmeta.testing import records_of
 from tests.hagmeta.test_feature_kinds import KINDS, with_features
 

@@ -13,18 +13,18 @@ import pytest
 import torch
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, may_differ, pack_key, resolve
+from hagmeta.config.run_config import RunConfig, may_differ, pack_key, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.sgc import RidgeSettings, SgcRidge
-from hagmeta.nn.gcn import GCN
-from hagmeta.phases import checkpoints as checkpoints_module
-from hagmeta.phases import pretrain as pretrain_module
-from hagmeta.phases.checkpoints import Checkpoints
-from hagmeta.phases.options import RunOptions
-from hagmeta.pipeline import Member, live, prepare_members, pretrain, run_members
+from hagmeta.engine import checkpoints as checkpoints_module
+from hagmeta.engine.checkpoints import Checkpoints
+from hagmeta.engine.options import RunOptions
+from hagmeta.engine.run import Member, live, prepare_members, pretrain, run_members
+from hagmeta.engine.training import pretrain as pretrain_module
+from hagmeta.layers.encoders.gcn import GCN
+from hagmeta.methods.closed_form.sgc import RidgeSettings, SgcRidge
 from hagmeta.testing import TIME_AND_PLACE, results
+from tests.hagmeta.engine.test_checkpoints import CutOff, KeptAlways
 from tests.hagmeta.kinds import one_of_each_kind
-from tests.hagmeta.phases.test_checkpoints import CutOff, KeptAlways
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]

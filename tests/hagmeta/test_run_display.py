@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from hagmeta.display import ProgressLines, TimeLeft
+from hagmeta.api.display import ProgressLines, TimeLeft
 
 STEPS = {"pre-train": 100, "meta-train": 100, "test": 50}
 NONE: dict[str, float] = {}
@@ -83,7 +83,7 @@ def test_a_short_run_prints_nothing() -> None:
 
 
 def test_lines_are_printed_while_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hagmeta.display.BETWEEN", 0.0)
+    monkeypatch.setattr("hagmeta.api.display.BETWEEN", 0.0)
     file = io.StringIO()
     with ProgressLines(Console(file=file, width=20), "a run with a long title", STEPS) as lines:
         lines("pre-train", 10, 100, NONE)

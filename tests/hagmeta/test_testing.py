@@ -18,8 +18,8 @@ from hagmeta import datasets
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods import METHODS, Method
 from hagmeta.methods.bounds import Frozen
-from hagmeta.methods.hag_meta import HagMeta
-from hagmeta.methods.sgc import RidgeSettings, SgcRidge
+from hagmeta.methods.closed_form.sgc import RidgeSettings, SgcRidge
+from hagmeta.methods.paper.hag_meta import HagMeta
 from hagmeta.testing import (
     GRAPH,
     TASK,

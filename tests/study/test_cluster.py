@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hagmeta import datasets
-from hagmeta.datasets import npz
+from hagmeta.datasets.formats import npz
 from study.store import Store
 from tests.study.test_launch import ROOT, SPACE
 from tests.waiting import HANG, wait_for

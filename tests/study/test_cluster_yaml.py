@@ -19,7 +19,12 @@ ROOT = Path(__file__).parents[2]
 DOCKER = ["cluster.yaml", "cluster-local.yaml"]
 OWN_MACHINES = ["cluster-local.yaml", "cluster-ssh.yaml"]
 FILES = [*DOCKER, "cluster-ssh.yaml"]
-SENT = ["hagmeta/config.py", "hagmeta/datasets/debian.npz", "study/launch.py", "search_spaces/smoke.yaml"]
+SENT = [
+    "hagmeta/config/run_config.py",
+    "hagmeta/datasets/embedded/data/debian.npz",
+    "study/launch.py",
+    "search_spaces/smoke.yaml",
+]
 SENT += ["analysis/report.py", "constraints.txt", "pyproject.toml", "README.md", "LICENSE"]
 KEPT_BACK = [".git/config", ".venv/bin/python", "results/ablation/runs/0a/0.json"]
 KEPT_BACK += ["hagmeta.egg-info/PKG-INFO", "hagmeta/__pycache__/config.cpython-312.pyc"]

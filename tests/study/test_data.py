@@ -11,8 +11,8 @@ import pytest
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
-from hagmeta.common.home import home
-from hagmeta.config import RunConfig
+from hagmeta.common.files.home import home
+from hagmeta.config.run_config import RunConfig
 from hagmeta.packs.pack import no_progress
 from study import data, trial
 

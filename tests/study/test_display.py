@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from study.display import study_table
 from tests.analysis.conftest import about, figures
 

@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis import frame
-from hagmeta.common import record_schema
 from hagmeta.common.errors import UserError
-from hagmeta.common.metrics import MetricDeclaration, to_record
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.records import record_schema
+from hagmeta.common.records.metrics import MetricDeclaration, to_record
+from hagmeta.config.run_config import RunConfig, resolve
 from study.display import study_table
 from study.launch import main
 from study.store import Store

@@ -25,11 +25,11 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets import npz
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.protocol.metrics import metrics_of
-from hagmeta.protocol.predictions import read_predictions
+from hagmeta.datasets.formats import npz
+from hagmeta.scenarios.metrics import metrics_of
+from hagmeta.scenarios.predictions import read_predictions
 from hagmeta.testing import records_of
 from study.launch import main
 from study.store import Store

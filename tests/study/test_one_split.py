@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets import npz
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import make_dataset
+from hagmeta.datasets.formats import npz
 from study import launch, space
 
 

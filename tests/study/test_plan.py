@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hagmeta.config import RunConfig, pack_key, resolve
+from hagmeta.config.run_config import RunConfig, pack_key, resolve
 from study.cost import rough_seconds
 from study.packing import Packing
 from study.plan import Trial, make_plan

@@ -20,7 +20,7 @@ from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parents[2]
 ENCODER = '''
-from hagmeta.nn.gcn import GCN
+from hagmeta.layers.encoders.gcn import GCN
 
 class Theirs(GCN):
     """An encoder of somebody else's."""
@@ -35,7 +35,7 @@ def graph():
     return Dataset.from_arrays(edges, labels, draw.random((400, 30)) + np.eye(10, 30)[labels], name="made")
 """
 METRIC = """
-from hagmeta.protocol.metrics import Metric
+from hagmeta.scenarios.metrics import Metric
 
 class Worst(Metric):
     name, title, by_session = "worst_class", "worst class", False

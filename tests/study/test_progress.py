@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from study import progress as module
 from study.cost import trial_seconds
 from study.packing import Packing

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from study import loggers, reports
 from study.plan import Trial
 from study.progress import StudyProgress

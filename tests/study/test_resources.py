@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from study import calibration
 from study.connection import PRIVATE, why_nothing_runs
 from study.plan import Trial
@@ -138,10 +138,10 @@ def test_figures_stay_valid_until_the_code_that_uses_memory_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "CODE", tmp_path)
-    monkeypatch.setattr(calibration, "ALLOCATING", ("nn", "pipeline.py"))
+    monkeypatch.setattr(calibration, "ALLOCATING", ("nn", "engine/run.py"))
 
     def version(layer: str, other: str = "") -> str:
-        for name, text in {"nn/layer.py": layer, "api.py": other, "pipeline.py": "run = 1"}.items():
+        for name, text in {"nn/layer.py": layer, "api/calls.py": other, "engine/run.py": "run = 1"}.items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text)
         return calibration.code_version.__wrapped__()

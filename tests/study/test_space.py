@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets import sources
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.datasets.downloads import sources
 from hagmeta.methods import METHODS, SessionLearning
-from hagmeta.methods.closed_form import OnFeatures
+from hagmeta.methods.closed_form.base import OnFeatures
 from study import space, space_file
 from study.search.confirmation import fresh_seeds
 from study.space import Dimension, Search, Space

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.records import read_record
-from hagmeta.config import RunConfig, resolve
-from hagmeta.protocol.predictions import read_predictions
+from hagmeta.common.records.records import read_record
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.scenarios.predictions import read_predictions
 from study.store import Store
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from study import trial
 
 SPEC = {

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from hagmeta import datasets
-from hagmeta.common.home import home
-from hagmeta.config import RunConfig, resolve
-from hagmeta.phases.options import RunOptions
+from hagmeta.common.files.home import home
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.engine.options import RunOptions
 from study.trial import run_pack
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -13,7 +13,7 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 from rich.console import Console
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from study.packing import Packing
 from study.plan import Trial, make_plan
 from study.progress import StudyProgress

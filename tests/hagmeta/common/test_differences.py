@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hagmeta.common import differences
-from hagmeta.common.differences import sort_key
-from hagmeta.common.scopes import scopes_in
-from hagmeta.config import RunConfig
+from hagmeta.common.records import differences
+from hagmeta.common.records.differences import sort_key
+from hagmeta.common.settings.scopes import scopes_in
+from hagmeta.config.run_config import RunConfig
 
 
 def differing(configs: Sequence[dict[str, Any]], given: list[list[str]] | None = None) -> list[str]:

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.files import check_writable, folder_written_whole, written_whole
+from hagmeta.common.files.files import check_writable, folder_written_whole, written_whole
 from tests.waiting import HANG
 
 START = """
 import sys
 from pathlib import Path
-from hagmeta.common.files import folder_written_whole, written_whole
+from hagmeta.common.files.files import folder_written_whole, written_whole
 path = Path(sys.argv[1])
 """
 HALF_A_FILE = """

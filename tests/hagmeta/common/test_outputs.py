@@ -14,10 +14,10 @@ import pytest
 from hagmeta import Learner
 from hagmeta.__main__ import RECORDS, main, write_json
 from hagmeta.common.errors import UserError
-from hagmeta.common.outputs import Kind, check_output
-from hagmeta.datasets import npz
+from hagmeta.common.files.outputs import Kind, check_output
 from hagmeta.datasets.command import GRAPH, PAGE
-from hagmeta.datasets.page import render
+from hagmeta.datasets.descriptions.page import render
+from hagmeta.datasets.formats import npz
 from hagmeta.learner.command import PREDICTIONS
 from hagmeta.learner.storage import LEARNER
 from tests.hagmeta.learner.playing import clear_graph

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hagmeta.common import plugins
 from hagmeta.common.errors import UserError
-from hagmeta.common.identity import DIGITS
-from hagmeta.config import RunConfig, all_settings, resolve, typed
+from hagmeta.common.plugins import plugins
+from hagmeta.common.plugins.identity import DIGITS
+from hagmeta.config.run_config import RunConfig, all_settings, resolve, typed
 from hagmeta.methods import METHODS
-from hagmeta.methods.cec import Cec
+from hagmeta.methods.prototypes.cec import Cec
 from tests.plugin_files import METHOD
 
 
@@ -50,7 +50,7 @@ def test_the_settings_of_a_plug_in_are_like_ours(tmp_path: Path) -> None:
 
 
 def test_a_class_of_ours_keeps_its_name_by_whatever_reference() -> None:
-    assert METHODS.name_of("hagmeta.methods.cec:Cec") == METHODS.name_of(Cec) == "cec"
+    assert METHODS.name_of("hagmeta.methods.prototypes.cec:Cec") == METHODS.name_of(Cec) == "cec"
 
 
 def test_a_class_given_in_python_is_a_plug_in_of_its_module() -> None:
@@ -138,7 +138,7 @@ def test_a_broken_plug_in_is_refused_in_a_line(text: str, tmp_path: Path) -> Non
 
 
 LOOK = """import sys
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 print(RunConfig.of(method=sys.argv[1], my_scale=2).hash())"""
 
 

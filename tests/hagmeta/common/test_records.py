@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from hagmeta.common import record_schema
 from hagmeta.common.errors import UserError
-from hagmeta.common.left_out import OLD_NAMES
-from hagmeta.common.metrics import MetricDeclaration, to_record
-from hagmeta.common.records import StudyFolder, config_hash, read_record
-from hagmeta.config import RunConfig, resolve
+from hagmeta.common.records import record_schema
+from hagmeta.common.records.metrics import MetricDeclaration, to_record
+from hagmeta.common.records.records import StudyFolder, config_hash, read_record
+from hagmeta.common.settings.left_out import OLD_NAMES
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.packs.environment import environment
 from tests.analysis.conftest import figures
 

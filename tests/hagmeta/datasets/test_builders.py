@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import (
+from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.downloads.download import RemoteFile, sha256
+from tools.datasets import (
     build_bible,
     build_boost,
     build_foldoc,
@@ -24,10 +26,8 @@ from hagmeta.datasets import (
     build_metamath,
     build_wordnet,
     package,
-    sources,
 )
-from hagmeta.datasets.building import in_no_order
-from hagmeta.datasets.download import RemoteFile, sha256
+from tools.datasets.building import in_no_order
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -422,7 +422,7 @@ def test_what_is_no_package_is_said_in_one_line(content: bytes, tmp_path: Path) 
 
 
 def run_builder(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"hagmeta.datasets.build_{name}", "out.npz", *arguments]
+    command = [sys.executable, "-m", f"tools.datasets.build_{name}", "out.npz", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
 
@@ -456,8 +456,13 @@ PROGRAM = """
 import json
 import sys
 from pathlib import Path
-from hagmeta.datasets import build_bible, build_boost, build_foldoc, build_kanji, build_metamath
-from hagmeta.datasets import build_wordnet, npz
+from tools.datasets import build_bible
+from tools.datasets import build_boost
+from tools.datasets import build_foldoc
+from tools.datasets import build_kanji
+from tools.datasets import build_metamath
+from tools.datasets import build_wordnet
+from hagmeta.datasets.formats import npz
 
 build_bible.MIN_VERSES_PER_BOOK = build_bible.MIN_VERSES_PER_WORD = 2
 build_boost.MIN_HEADERS_PER_LIBRARY = build_boost.MIN_HEADERS_PER_FEATURE = 2

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hagmeta.__main__ import main
-from hagmeta.datasets import UNLABELLED, Dataset, npz
+from hagmeta.datasets import UNLABELLED, Dataset
+from hagmeta.datasets.formats import npz
 
 NODES = "id,label,text\na,red,An Apple tree\nb,red,apple pie\nc,blue,apple sky\nd,blue,a SKY\ne,red,Sky sky\n"
 EDGES = "source,target\na,b\nb,c\nc,d\nd,e\n"

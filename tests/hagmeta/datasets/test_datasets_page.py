@@ -11,9 +11,11 @@ import pytest
 
 from hagmeta import datasets
 from hagmeta.__main__ import main
-from hagmeta.datasets import Dataset, DatasetInfo, at_hand, npz, sources
-from hagmeta.datasets.page import render
-from hagmeta.datasets.summary import summary_of
+from hagmeta.datasets import Dataset, DatasetInfo, at_hand
+from hagmeta.datasets.descriptions.page import render
+from hagmeta.datasets.descriptions.summary import summary_of
+from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats import npz
 
 VOID = {"meta", "link"}
 

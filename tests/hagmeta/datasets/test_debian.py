@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import Dataset, build_debian, describe, load, npz
+from hagmeta.datasets import Dataset, describe, load
+from hagmeta.datasets.formats import npz
+from tools.datasets import build_debian
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +144,7 @@ def test_build_says_when_the_dump_is_absent(tmp_path: Path) -> None:
 
 
 def run_builder(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hagmeta.datasets.build_debian", "--dump", "dump", "out.npz"]
+    command = [sys.executable, "-m", "tools.datasets.build_debian", "--dump", "dump", "out.npz"]
     root = Path(__file__).resolve().parents[3]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(root)}, check=False

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import download, load, sources
-from hagmeta.datasets.download import RemoteFile, fetch_all, git_blob_id
+from hagmeta.datasets import load
+from hagmeta.datasets.downloads import download, sources
+from hagmeta.datasets.downloads.download import RemoteFile, fetch_all, git_blob_id
 from tests.waiting import HANG
 
 if TYPE_CHECKING:

@@ -10,21 +10,12 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import (
-    Dataset,
-    build_bible,
-    build_boost,
-    build_foldoc,
-    build_kanji,
-    build_metamath,
-    build_wordnet,
-    describe,
-    load,
-    npz,
-    sources,
-)
-from hagmeta.datasets.download import RemoteFile
-from hagmeta.protocol.splits import proposed_classes
+from hagmeta.datasets import Dataset, describe, embedded, load
+from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.downloads.download import RemoteFile
+from hagmeta.datasets.formats import npz
+from hagmeta.scenarios.splits import proposed_classes
+from tools.datasets import build_bible, build_boost, build_foldoc, build_kanji, build_metamath, build_wordnet
 
 FINGERPRINTS = {
     "bible": "d79b2ac68f78c13ef0f816847a02eef322b1b00a153156fd7ef5df2aa542ea3d",
@@ -119,7 +110,7 @@ def test_no_feature_gives_a_class_away(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("name", sorted(FINGERPRINTS))
 def test_licences_are_kept_beside_the_data(name: str) -> None:
-    licence = Path(npz.__file__).with_name(f"{name}.LICENSE").read_text()
+    licence = (Path(embedded.__file__).with_name("data") / f"{name}.LICENSE").read_text()
     told = {
         "bible": "Copyright (c) 2022 TextTree",
         "boost": "Boost Software License - Version 1.0",

@@ -20,8 +20,9 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import UNLABELLED, Dataset, base, npz
-from hagmeta.datasets.in_memory import DirectedEdgesWarning
+from hagmeta.datasets import UNLABELLED, Dataset, base
+from hagmeta.datasets.formats import npz
+from hagmeta.datasets.formats.in_memory import DirectedEdgesWarning
 
 EDGES = [[0, 1], [1, 2], [2, 3]]
 LABELS = ["sun", "moon", "sun", None]

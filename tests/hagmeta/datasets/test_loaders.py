@@ -16,9 +16,11 @@ import scipy.sparse
 from torch_geometric.datasets import NELL
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import Dataset, arxiv, load, pyg, sources
+from hagmeta.datasets import Dataset, load
 from hagmeta.datasets.base import make_dataset
-from hagmeta.datasets.download import RemoteFile
+from hagmeta.datasets.downloads import arxiv, sources
+from hagmeta.datasets.downloads.download import RemoteFile
+from hagmeta.datasets.formats import pyg
 
 if TYPE_CHECKING:
     from conftest import Server

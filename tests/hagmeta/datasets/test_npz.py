@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import UNLABELLED, Dataset, fingerprint, load, npz
+from hagmeta.datasets import UNLABELLED, Dataset, fingerprint, load
+from hagmeta.datasets.formats import npz
 
 
 def load_npz(path: Path) -> Dataset:

@@ -17,8 +17,9 @@ import torch
 
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig
-from hagmeta.datasets import Dataset, fingerprint, load, npz, prepared, synthetic
+from hagmeta.config.run_config import RunConfig
+from hagmeta.datasets import Dataset, fingerprint, load, prepared, synthetic
+from hagmeta.datasets.formats import npz
 from hagmeta.sparse.graph import Graph
 from hagmeta.testing import records_of
 from tests.waiting import HANG

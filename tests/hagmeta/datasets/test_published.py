@@ -14,8 +14,10 @@ import scipy.sparse
 from torch_geometric.datasets import CoraFull, Reddit2
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import Dataset, fingerprint, load, published, pyg, sources
-from hagmeta.datasets.download import RemoteFile, git_blob_id
+from hagmeta.datasets import Dataset, fingerprint, load
+from hagmeta.datasets.downloads import published, sources
+from hagmeta.datasets.downloads.download import RemoteFile, git_blob_id
+from hagmeta.datasets.formats import pyg
 
 if TYPE_CHECKING:
     from conftest import Server

@@ -14,11 +14,13 @@ import scipy.sparse
 from torch_geometric.datasets import Amazon, CitationFull, Coauthor, EmailEUCore, WikiCS
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, resolve
-from hagmeta.datasets import Dataset, describe, fingerprint, load, npz, pyg_benchmarks, sources
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.datasets import Dataset, describe, fingerprint, load
 from hagmeta.datasets.base import make_dataset
-from hagmeta.datasets.download import RemoteFile
-from hagmeta.protocol.splits import LEAST_BASE
+from hagmeta.datasets.downloads import pyg_benchmarks, sources
+from hagmeta.datasets.downloads.download import RemoteFile
+from hagmeta.datasets.formats import npz
+from hagmeta.scenarios.splits import LEAST_BASE
 
 if TYPE_CHECKING:
     from conftest import Server

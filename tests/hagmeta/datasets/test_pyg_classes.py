@@ -74,7 +74,7 @@ def actor(root: Path, graph: Dataset) -> Any:
     return Actor(str(root))
 
 
-@pytest.mark.filterwarnings("ignore::hagmeta.datasets.in_memory.DirectedEdgesWarning")
+@pytest.mark.filterwarnings("ignore::hagmeta.datasets.formats.in_memory.DirectedEdgesWarning")
 @pytest.mark.parametrize(
     ("make", "kind"),
     [(coauthor, "counts"), (wiki_cs, "values"), (actor, "counts")],

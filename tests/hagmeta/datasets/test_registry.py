@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import Dataset, describe, fingerprint, load, names, sources
+from hagmeta.datasets import Dataset, describe, fingerprint, load, names
+from hagmeta.datasets.downloads import sources
 
 
 def test_every_name_is_described_without_being_there(tmp_path: Path) -> None:

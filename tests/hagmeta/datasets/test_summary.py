@@ -8,11 +8,12 @@ import pytest
 import scipy.sparse
 
 from hagmeta.__main__ import main
-from hagmeta.datasets import UNLABELLED, Dataset, DatasetInfo, npz
+from hagmeta.datasets import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.base import make_dataset
-from hagmeta.datasets.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
-from hagmeta.datasets.show import facts
-from hagmeta.datasets.summary import Fold, Summary, summary_of
+from hagmeta.datasets.descriptions.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
+from hagmeta.datasets.descriptions.show import facts
+from hagmeta.datasets.descriptions.summary import Fold, Summary, summary_of
+from hagmeta.datasets.formats import npz
 
 INFO = DatasetInfo("g", "a graph", "here")
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from hagmeta.__main__ import main
-from hagmeta.datasets import UNLABELLED, npz
+from hagmeta.datasets import UNLABELLED
+from hagmeta.datasets.formats import npz
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "guides" / "your_graph.md").read_text()

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta import Dataset, Learner, datasets
-from hagmeta.config import RunConfig, resolve, runs_in_packs
+from hagmeta.config.run_config import RunConfig, resolve, runs_in_packs
+from hagmeta.engine.context import Context
+from hagmeta.engine.options import mode_of
+from hagmeta.engine.run import prepare
 from hagmeta.packs.randomness import stream as random_stream
-from hagmeta.phases.context import Context
-from hagmeta.phases.options import mode_of
-from hagmeta.pipeline import prepare
-from hagmeta.protocol.scenario import TRAIN, VAL
+from hagmeta.scenarios.scenario import TRAIN, VAL
 from hagmeta.testing import CPU, GRAPH, SEED, SMALL
 
 TASK: dict[str, Any] = {"classes": (4, 0, 6), "n_way": 2, "k_shot": 2}

@@ -13,7 +13,7 @@ import pytest
 
 from hagmeta import Dataset, Learner
 from hagmeta.__main__ import main
-from hagmeta.datasets import npz
+from hagmeta.datasets.formats import npz
 from tests.hagmeta.learner.playing import clear_graph
 
 FIT = ["--method", "sgc-ncm", "--set", "features=propagated", "--device", "cpu"]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hagmeta import UserError
+from hagmeta.engine.run import live, pretrain
 from hagmeta.learner import Learner
 from hagmeta.methods import METHODS
-from hagmeta.pipeline import live, pretrain
-from hagmeta.protocol.evaluator import calibration_error
+from hagmeta.scenarios.evaluator import calibration_error
 from tests.hagmeta.kinds import one_of_each_kind
 from tests.hagmeta.learner.playing import Look, played, shuffled, small_graph, study, whole
 

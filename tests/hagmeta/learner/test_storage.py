@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.datasets import npz
+from hagmeta.datasets.formats import npz
 from hagmeta.learner.header import HEADER as HEADER_KEYS
 from hagmeta.learner.storage import OtherRevisionWarning
 from hagmeta.methods import METHODS

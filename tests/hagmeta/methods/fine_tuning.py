@@ -7,15 +7,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.hooks import add_trained_classes
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
 from hagmeta.methods.base import Shared, Task
-from hagmeta.methods.growing import GrowingClassifier, loss_among_new
+from hagmeta.methods.classifiers.base import GrowingClassifier, loss_among_new
 from hagmeta.packs.pack import Pack
-from hagmeta.phases.context import Context
-from hagmeta.phases.hooks import add_trained_classes
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import View
 
 CPU = torch.device("cpu")

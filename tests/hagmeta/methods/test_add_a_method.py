@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import hagmeta
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from study import space
 from tests.waiting import HANG
 

@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.amm_gnn import MatchedGCN, cosines, half_shares
+from hagmeta.engine.context import Context
+from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.training.meta_training import Episode, few_shot_episodes, meta_train
+from hagmeta.methods.meta_learning.amm_gnn import MatchedGCN, cosines, half_shares
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import Episode, few_shot_episodes, meta_train
-from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.sparse.graph import Graph, View
 
 CPU = torch.device("cpu")

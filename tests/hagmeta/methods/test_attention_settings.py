@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from hagmeta.common.records import Record
-from hagmeta.config import RunConfig, remarks, resolve
+from hagmeta.common.records.records import Record
+from hagmeta.config.run_config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.options import mode_of
+from hagmeta.engine.run import live, prepare, pretrain
 from hagmeta.methods import METHODS, Sizes, make_method
-from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.methods.paper.hag_meta import HagMeta
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Context
-from hagmeta.phases.options import mode_of
-from hagmeta.pipeline import live, prepare, pretrain
-from hagmeta.protocol.evaluator import Evaluator
-from hagmeta.protocol.scenario import TEST, TRAIN, Scenario
+from hagmeta.scenarios.evaluator import Evaluator
+from hagmeta.scenarios.scenario import TEST, TRAIN, Scenario
 from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")

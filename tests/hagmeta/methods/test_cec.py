@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.nn.classifier_attention import ClassifierAttention
+from hagmeta.engine.context import Context
+from hagmeta.engine.known.knowledge import Knowledge, KnowledgeSource
+from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.engine.training.meta_training import meta_train
+from hagmeta.layers.attention.classifier_attention import ClassifierAttention
 from hagmeta.packs.pack import Pack
-from hagmeta.phases.context import Context
-from hagmeta.phases.knowledge import Knowledge, KnowledgeSource
-from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import live, prepare, pretrain
 from hagmeta.sparse.graph import Graph
 from hagmeta.testing import records_of
 

@@ -16,20 +16,21 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 
-from hagmeta import pipeline
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods import METHODS, closed_form
-from hagmeta.methods.closed_form import OF_THE_ENCODER, ClosedForm
-from hagmeta.methods.with_unlabelled import WithUnlabelled
-from hagmeta.nn import statistics
-from hagmeta.nn.statistics import MOMENT_COLUMNS, LabelledRows, moment, ridged, shrunk, solve
+from hagmeta.engine import run as pipeline
+from hagmeta.engine.context import Context
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.layers import statistics
+from hagmeta.layers.statistics import MOMENT_COLUMNS, LabelledRows, moment, ridged, shrunk, solve
+from hagmeta.methods import METHODS
+from hagmeta.methods.closed_form import base as closed_form
+from hagmeta.methods.closed_form.base import OF_THE_ENCODER, ClosedForm
+from hagmeta.methods.transductive.base import WithUnlabelled
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys, uniform
-from hagmeta.phases.context import Context
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.scenario import TRAIN
+from hagmeta.scenarios.scenario import TRAIN
 from hagmeta.testing import records_of
 from tests.hagmeta.kinds import each_once, kinds_with, one_of_each_kind
 

@@ -11,17 +11,17 @@ import torch
 from sklearn.metrics import log_loss
 from sklearn.utils.class_weight import compute_sample_weight
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.ewc import penalty, with_task
-from hagmeta.nn.losses import balanced_cross_entropy
+from hagmeta.engine import sessions
+from hagmeta.engine.context import Context
+from hagmeta.engine.hooks import add_classes, consolidate, labelled
+from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.run import rehearse
+from hagmeta.layers.losses import balanced_cross_entropy
+from hagmeta.methods.classifiers.ewc import penalty, with_task
 from hagmeta.packs.pack import Pack
-from hagmeta.phases import sessions
-from hagmeta.phases.context import Context
-from hagmeta.phases.hooks import add_classes, consolidate, labelled
-from hagmeta.phases.knowledge import Knowledge
-from hagmeta.pipeline import rehearse
-from hagmeta.protocol.scenario import TRAIN
+from hagmeta.scenarios.scenario import TRAIN
 from hagmeta.testing import records_of
 from tests.hagmeta.methods.fine_tuning import SEEDS, FineTuning, after_sessions, prepared, same
 

@@ -11,16 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.engine.training.meta_training import meta_train
+from hagmeta.layers.head import cosine_logits
 from hagmeta.methods.base import Shared, Task
-from hagmeta.methods.fact import Fact, answers, beta, mixtures, reserving_loss
-from hagmeta.nn.head import cosine_logits
+from hagmeta.methods.prototypes.fact import Fact, answers, beta, mixtures, reserving_loss
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import View
 
 CPU = torch.device("cpu")

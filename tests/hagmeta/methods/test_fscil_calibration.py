@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.layers.statistics import LabelledRows
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes, Task
-from hagmeta.methods.fscil_calibration import FscilCalibration
-from hagmeta.nn.statistics import LabelledRows
+from hagmeta.methods.closed_form.fscil_calibration import FscilCalibration
 from tests.hagmeta.methods.test_closed_form import lived
 
 Small = Callable[..., RunConfig]

@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from scipy.spatial.distance import cdist
 from torch import nn
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.geometer import separability_loss, uniformity_loss
-from hagmeta.nn.losses import balanced_cross_entropy
-from hagmeta.nn.prototype_attention import PrototypeAttention
+from hagmeta.engine.context import Context
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.layers.attention.prototype_attention import PrototypeAttention
+from hagmeta.layers.losses import balanced_cross_entropy
+from hagmeta.methods.prototypes.geometer import separability_loss, uniformity_loss
 from hagmeta.packs.pack import Pack
-from hagmeta.phases.context import Context
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]

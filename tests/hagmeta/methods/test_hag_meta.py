@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.options import mode_of
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.methods import MetaTraining, Method, Sizes, make_method
-from hagmeta.methods.hag_meta import binary_loss, categorical_loss
+from hagmeta.methods.paper.hag_meta import binary_loss, categorical_loss
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.options import mode_of
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.scenario import TRAIN
+from hagmeta.scenarios.scenario import TRAIN
 from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")

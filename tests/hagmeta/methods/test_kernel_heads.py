@@ -11,12 +11,12 @@ import torch
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics.pairwise import rbf_kernel
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.layers.statistics import LabelledRows
 from hagmeta.methods import make_method
 from hagmeta.methods.base import Sizes
-from hagmeta.methods.kernels import root_mean_square_distance
-from hagmeta.methods.loranpac import truncated_solve
-from hagmeta.nn.statistics import LabelledRows
+from hagmeta.methods.closed_form.kernels import root_mean_square_distance
+from hagmeta.methods.closed_form.loranpac import truncated_solve
 
 Tiny = Callable[..., RunConfig]
 FEATURES, NODES = 8, 30

@@ -10,10 +10,10 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.laplacian_shot import ROUNDS, rectified, regularised
-from hagmeta.methods.with_unlabelled import Known
+from hagmeta.methods.transductive.base import Known
+from hagmeta.methods.transductive.laplacian_shot import ROUNDS, rectified, regularised
 from tests.hagmeta.methods.test_closed_form import lived
 
 Small = Callable[..., RunConfig]

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from sklearn.cluster import DBSCAN
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods import lpmc
-from hagmeta.methods.lpmc import class_vectors, dbscan, once
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.scenario import TRAIN
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.methods.prototypes import lpmc
+from hagmeta.methods.prototypes.lpmc import class_vectors, dbscan, once
+from hagmeta.scenarios.scenario import TRAIN
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]

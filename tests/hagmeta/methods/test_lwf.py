@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F
 from scipy.special import log_softmax, softmax
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.distillation import divergence
-from hagmeta.methods.growing import loss_among_new
-from hagmeta.methods.lwf import Lwf
+from hagmeta.engine.hooks import add_classes
+from hagmeta.engine.known.lessons import SupportsLesson
+from hagmeta.methods.classifiers.base import loss_among_new
+from hagmeta.methods.classifiers.distillation import divergence
+from hagmeta.methods.classifiers.lwf import Lwf
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.hooks import add_classes
-from hagmeta.phases.lessons import SupportsLesson
 from tests.hagmeta.methods.fine_tuning import SEEDS, FineTuning, after_sessions, prepared, same
 
 Tiny = Callable[..., RunConfig]

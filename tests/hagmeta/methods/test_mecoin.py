@@ -9,14 +9,14 @@ import torch
 from sklearn.neighbors import NearestCentroid
 from sklearn.utils.class_weight import compute_sample_weight
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.mecoin import symmetric_divergence, votes
-from hagmeta.nn.losses import balanced_weights
-from hagmeta.phases.meta_training import meta_train
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.scenario import TRAIN
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.engine.training.meta_training import meta_train
+from hagmeta.layers.losses import balanced_weights
+from hagmeta.methods.prototypes.mecoin import symmetric_divergence, votes
+from hagmeta.scenarios.scenario import TRAIN
 from tests.hagmeta.conftest import watched
 
 CPU = torch.device("cpu")

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.engine.training.meta_training import Episode, few_shot_episodes
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import Episode, few_shot_episodes
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from hagmeta.config import SETTINGS, RunConfig, remarks, resolve
+from hagmeta.config.run_config import SETTINGS, RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.engine.training.meta_training import few_shot_episodes, meta_train, supervised_episodes
+from hagmeta.layers.prototypes import weighted_prototypes
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
-from hagmeta.nn.prototypes import weighted_prototypes
-from hagmeta.phases.context import Context
-from hagmeta.phases.meta_training import few_shot_episodes, meta_train, supervised_episodes
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol import PROTOCOLS
-from hagmeta.protocol.scenario import TRAIN
+from hagmeta.scenarios import PROTOCOLS
+from hagmeta.scenarios.scenario import TRAIN
 from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")

@@ -16,21 +16,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.options import RunOptions, mode_of
+from hagmeta.engine.runtime import Runtime
+from hagmeta.engine.sessions import play
+from hagmeta.engine.training import meta_training
 from hagmeta.methods import Sizes
 from hagmeta.methods.base import Shared, Task
-from hagmeta.methods.hag_meta import NLA_OF_AUTHORS, TLA_OF_AUTHORS, HagMeta
+from hagmeta.methods.paper.hag_meta import NLA_OF_AUTHORS, TLA_OF_AUTHORS, HagMeta
 from hagmeta.packs.pack import Pack, Step
 from hagmeta.packs.plain import PlainPack
 from hagmeta.packs.randomness import part
-from hagmeta.phases import meta_training
-from hagmeta.phases.context import Context
-from hagmeta.phases.options import RunOptions, mode_of
-from hagmeta.phases.runtime import Runtime
-from hagmeta.phases.sessions import play
-from hagmeta.protocol.episodes import PseudoStream
-from hagmeta.protocol.scenario import NEVER, TRAIN, Scenario, Split, Stream
+from hagmeta.scenarios.episodes import PseudoStream
+from hagmeta.scenarios.scenario import NEVER, TRAIN, Scenario, Split, Stream
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.plain import PlainGraph
 

@@ -12,8 +12,14 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.known import lessons
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.layers.head import LABEL_SMOOTHING
+from hagmeta.layers.subspaces import leading_words, spectrum
+from hagmeta.layers.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
 from hagmeta.methods import make_method, posterior_means
 from hagmeta.methods.base import Sizes, Task
 from hagmeta.methods.posterior_means import (
@@ -25,12 +31,6 @@ from hagmeta.methods.posterior_means import (
     kept_today,
     most_confident,
 )
-from hagmeta.nn.head import LABEL_SMOOTHING
-from hagmeta.nn.subspaces import leading_words, spectrum
-from hagmeta.nn.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
-from hagmeta.phases import lessons
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
 from hagmeta.testing import records_of, results

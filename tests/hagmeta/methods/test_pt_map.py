@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from hagmeta.config import RunConfig, resolve
-from hagmeta.methods.pt_map import class_factors
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.methods.transductive.pt_map import class_factors
 
 
 def transported(near: torch.Tensor, free: torch.Tensor, times: int) -> torch.Tensor:

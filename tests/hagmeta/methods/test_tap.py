@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from scipy.special import softmax
 from sklearn.metrics.pairwise import cosine_similarity
 
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.sessions import play
+from hagmeta.engine.training.meta_training import supervised_episodes
 from hagmeta.methods import METHODS
-from hagmeta.methods.tap import calibrated, chosen_classes, cosface_loss, drifted, view_of
+from hagmeta.methods.prototypes.tap import calibrated, chosen_classes, cosface_loss, drifted, view_of
 from hagmeta.packs.randomness import fold
-from hagmeta.phases.meta_training import supervised_episodes
-from hagmeta.phases.sessions import play
-from hagmeta.pipeline import prepare, pretrain
 from hagmeta.sparse.graph import Graph
 
 CPU = torch.device("cpu")

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from sklearn.metrics.pairwise import cosine_similarity
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.nn.prototypes import calibrated
-from hagmeta.pipeline import prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.layers.prototypes import calibrated
 from tests.hagmeta.methods.test_closed_form import CPU, SESSION, lived
 
 Small = Callable[..., RunConfig]

@@ -12,12 +12,12 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MinMaxScaler
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.nn.logistic import chunk, logistic_regression
-from hagmeta.nn.statistics import LabelledRows
-from hagmeta.pipeline import prepare, pretrain
-from hagmeta.protocol.scenario import TRAIN
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.layers.logistic import chunk, logistic_regression
+from hagmeta.layers.statistics import LabelledRows
+from hagmeta.scenarios.scenario import TRAIN
 
 CPU = torch.device("cpu")
 SEED, SESSION = 3, 2

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.record_schema import FORMAT
+from hagmeta.common.records.record_schema import FORMAT
 from hagmeta.common.traits import COSTS, ROLES, MethodTraits
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.known.knowledge import KnowledgeSource
+from hagmeta.engine.known.tasks import TaskMaker
+from hagmeta.engine.known.views import Views
+from hagmeta.engine.runtime import Runtime
 from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.methods.base import HOOKS
 from hagmeta.methods.bounds import Joint
-from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.methods.paper.hag_meta import HagMeta
 from hagmeta.methods.posterior_means import PosteriorMeans
-from hagmeta.phases.context import Context
-from hagmeta.phases.knowledge import KnowledgeSource
-from hagmeta.phases.runtime import Runtime
-from hagmeta.phases.tasks import TaskMaker
-from hagmeta.phases.views import Views
 from hagmeta.testing import records_of
 
 Tiny = Callable[..., RunConfig]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-import hagmeta.pipeline  # noqa: F401  imports all functions
+import hagmeta.engine.run  # noqa: F401  imports all functions
 from hagmeta.packs.function import Function, SeedBatched
 
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from hagmeta.common.errors import UserError
-from hagmeta.config import RunConfig, resolve
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets import UNLABELLED
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.values import hold, like
-from hagmeta.protocol.splits import make_split
+from hagmeta.scenarios.splits import make_split
 from hagmeta.testing import results
 from tests.hagmeta.kinds import one_of_each_kind
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.methods.hag_meta import HagMeta
+from hagmeta.engine.options import mode_of
+from hagmeta.engine.runtime import Runtime
+from hagmeta.methods.paper.hag_meta import HagMeta
 from hagmeta.packs import capture, pack, randomness
 from hagmeta.packs.function import Function
 from hagmeta.packs.pack import EarlyStopping, Pack, Parameters
 from hagmeta.packs.plain import PlainPack
-from hagmeta.phases.options import mode_of
-from hagmeta.phases.runtime import Runtime
 from hagmeta.sparse import matrices, products
 from hagmeta.sparse.graph import View
 from hagmeta.testing import records_of

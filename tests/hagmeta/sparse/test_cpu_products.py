@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from hagmeta.config import RunConfig
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.nn.gcn import GCN
+from hagmeta.layers.encoders.gcn import GCN
 from hagmeta.packs.randomness import Rate, keys, relu_dropout
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.matrices import SparseMatrix, SymmetricMatrix
@@ -96,7 +96,7 @@ def test_few_nodes_get_the_same_embeddings_and_gradients_to_the_bit() -> None:
 
 
 def test_no_bit_of_a_product_depends_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hagmeta.sparse import numba_backend
+    from hagmeta.sparse.numba import backend as numba_backend
 
     monkeypatch.setattr(numba_backend, "LEAST_SHARE", 1)
     adjacency, scale = SymmetricMatrix(random_adjacency(), CPU), scales()

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.func import vmap
 
 from hagmeta import datasets
-from hagmeta.config import RunConfig, resolve
-from hagmeta.nn.encoder import Encoder
-from hagmeta.nn.encoders import ENCODERS
-from hagmeta.nn.gcn import GCN
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.engine.context import Context
+from hagmeta.engine.run import prepare
+from hagmeta.layers.encoders.base import Encoder
+from hagmeta.layers.encoders.gcn import GCN
+from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
-from hagmeta.phases.context import Context
-from hagmeta.pipeline import prepare
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.matrices import DenseSeedwiseMatrix, SeedwiseMatrix
 from hagmeta.sparse.products import matmul

@@ -12,8 +12,8 @@ import pytest
 from optuna.trial import create_trial
 from rich.console import Console
 
-from hagmeta.common.records import RunKey
-from hagmeta.config import RunConfig, pack_key
+from hagmeta.common.records.records import RunKey
+from hagmeta.config.run_config import RunConfig, pack_key
 from study import space
 from study.packing import Packing
 from study.plan import Trial

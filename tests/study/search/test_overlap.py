@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hagmeta.config import RunConfig, resolve
-from hagmeta.protocol.scenario import TEST
-from hagmeta.protocol.streams import make_scenario
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.scenarios.scenario import TEST
+from hagmeta.scenarios.streams import make_scenario
 from study import data
 from study.search.overlap import Overlap, overlap
 

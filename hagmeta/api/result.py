@@ -1,0 +1,463 @@
+"""The return types of `hagmeta.run` and `hagmeta.compare`: `Result` and `Comparison`."""
+
+from __future__ import annotations
+
+import html
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hagmeta.api.display import mean_and_interval, score, sessions_table
+from hagmeta.common.errors import UserError
+from hagmeta.common.files.files import reason
+from hagmeta.common.plugins.identity import short_name
+from hagmeta.common.records.records import Record, opened, read_record
+from hagmeta.common.settings.scopes import scopes_in
+from hagmeta.config.run_config import RunConfig
+from hagmeta.engine.scores.embeddings import to_bytes
+from hagmeta.scenarios.predictions import Predictions
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from analysis.frame import Results
+    from analysis.inference import Difference
+
+WIDTH = 100  # characters of a table in a terminal
+IDENTITY = ("method", "dataset", "protocol", "n_way", "k_shot", "seed", "session")  # first in a frame
+SHADE = 0.16  # of an interval behind its curve
+
+
+class Tabular:
+    """Base class of objects that display as a table: text in a terminal, HTML in a notebook."""
+
+    def _table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        table, text = self._table(), io.StringIO()
+        title, caption = str(table.title), str(table.caption)
+        table.title = table.caption = None  # rich would wrap them at the width of the table
+        plain: dict[str, Any] = {"color_system": None, "markup": False, "emoji": False, "highlight": False}
+        Console(file=text, width=WIDTH, force_jupyter=False, **plain).print(table)
+        lines = [title, *text.getvalue().splitlines(), *textwrap.wrap(caption, WIDTH)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Tabular):
+    """The runs of one configuration, one per seed.
+
+    Attributes:
+        records: One record per seed. A record is a dictionary of JSON values, as in the folder of a study.
+        config: The configuration, with all defaults filled in.
+        predictions: For each record, the predicted class of each query in each session.
+    """
+
+    records: list[Record]
+    config: RunConfig
+    predictions: list[Predictions] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """Return the name of the method for tables and legends."""
+        return str(self.records[0]["traits"]["title"])
+
+    @property
+    def seeds(self) -> list[int]:
+        """Return the seeds in the order of ``records``."""
+        return [record["seed"] for record in self.records]
+
+    def _table(self) -> Table:
+        return sessions_table(self.records)
+
+    def frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one row per seed and session.
+
+        The first columns identify the run: method, dataset, protocol, n_way, k_shot, seed and session. The
+        other columns are the metrics of that session, between 0 and 1. Empty columns are left out.
+
+        Returns:
+            The DataFrame, sorted by seed and session.
+
+        Example:
+            >>> import hagmeta
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+            >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+            >>> frame = result.frame()
+            >>> len(frame)  # two seeds, sessions 0 to 2
+            6
+            >>> list(frame.columns[:7])
+            ['method', 'dataset', 'protocol', 'n_way', 'k_shot', 'seed', 'session']
+        """
+        from analysis.frame import SCORES
+
+        results = as_results([self])
+        not_metrics = {"run", "study", "label", "config_hash", "first", "pd", "rpd", "seconds"}
+        not_metrics |= {*results.keys, *SCORES, *IDENTITY}
+        metrics = [name for name in results.sessions if name not in not_metrics]
+        frame = results.sessions.sort_values(["seed", "session"])[[*IDENTITY, *metrics]]
+        return frame.dropna(axis="columns", how="all").reset_index(drop=True)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot macro accuracy by session: the mean over seeds with its 95 % interval.
+
+        Args:
+            ax: The matplotlib axes to draw on. Pass the same axes to plot several results in one figure. By
+                default, the call creates a new figure.
+
+        Returns:
+            The axes, with a title, labels and a legend.
+
+        Example:
+            >>> import hagmeta
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+            >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+            >>> ax = result.plot()
+            >>> ax.get_xlabel(), ax.get_ylabel(), len(ax.lines)
+            ('session', 'macro accuracy (%)', 1)
+        """
+        import matplotlib.pyplot as plt
+        from matplotlib.ticker import MaxNLocator
+
+        if ax is None:
+            ax = plt.figure(layout="constrained").add_subplot()
+        curves = zip(*(score(record) for record in self.records), strict=True)
+        estimates = [mean_and_interval([100 * value for value in values]) for values in curves]
+        means, halves = zip(*estimates, strict=True)
+        count = "1 seed" if len(self.records) == 1 else f"{len(self.records)} seeds"
+        (line,) = ax.plot(range(len(means)), means, marker="o", label=f"{self.title}, {count}")
+        if len(self.records) > 1:
+            low, high = ([m + sign * h for m, h in estimates] for sign in (-1, 1))
+            ax.fill_between(range(len(halves)), low, high, color=line.get_color(), alpha=SHADE, linewidth=0)
+        ax.set_xlabel("session")
+        ax.set_ylabel("macro accuracy (%)")
+        ax.set_title(self._where(), fontsize="medium")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.legend(frameon=False)
+        return ax
+
+    def _where(self) -> str:
+        config = self.config
+        leak = " (leaks)" if self.records[0]["leaks"] else ""
+        task = f"{config.n_way}-way {config.k_shot}-shot, {config.protocol}{leak}"
+        return f"{short_name(config.dataset)}\n{task}"
+
+    def save(self, folder: str | Path) -> Path:
+        """Write records and predictions to a folder that `python -m analysis FOLDER` reads.
+
+        Several results can share a folder, and a study can continue in it. A run that is already in the
+        folder is replaced.
+
+        Args:
+            folder: The folder to write to. It is created if it does not exist.
+
+        Returns:
+            The path of the folder.
+
+        Raises:
+            UserError: The folder cannot be written, a study is running in it, or it has runs of another
+                graph with the same name.
+
+        Example:
+            >>> import hagmeta, tempfile
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated")
+            >>> result = hagmeta.run("sgc-ncm", graph, seeds=2, **task)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     saved = result.save(folder)
+            ...     len(list(saved.glob("runs/*/*.json"))), len(list(saved.glob("predictions/*/*.npz")))
+            (2, 2)
+        """
+        from study.store import Store
+
+        store = Store(Path(folder).expanduser())
+        try:
+            store.runs.mkdir(parents=True, exist_ok=True)
+            with store.locked():
+                self._refuse_other_graphs(store.record_files(), store.folder)
+                for record, predictions in zip(self.records, self.predictions, strict=True):
+                    key = (record["config_hash"], record["seed"])
+                    store.write_predictions(key, to_bytes(predictions.arrays()))
+                    store.write(record)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be written: {reason(error)}.") from None
+        return store.folder
+
+    def _refuse_other_graphs(self, files: Any, folder: Path) -> None:
+        own = self.records[0]
+        for path in files:
+            try:
+                other = read_record(path)
+            except ValueError:  # damaged; the report names the file
+                continue
+            same_name = other["config"].get("dataset") == own["config"]["dataset"]
+            if same_name and other["data"] != own["data"]:
+                raise UserError(
+                    f"{folder} already has runs of a different graph named {own['config']['dataset']}; save "
+                    f"to another folder."
+                )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The difference of two results, paired by seed: ``one`` minus ``other``.
+
+    Attributes:
+        one: The name of the first result.
+        other: The name of the result that is subtracted.
+        last: The difference at the last session, with its test and verdict.
+        average: The difference of the averages over sessions. It has an interval but no test.
+    """
+
+    one: str
+    other: str
+    last: Difference
+    average: Difference
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Tabular):
+    """Paired differences between results, with tests and verdicts.
+
+    Attributes:
+        title: The dataset, the protocol, N and K.
+        pairs: The differences. ``pairs[i].last.verdict`` is the verdict of one pair.
+        words: How the differences were tested.
+        badge: A warning if there are too few seeds to decide, otherwise empty.
+    """
+
+    title: str
+    pairs: list[Pair]
+    words: str
+    badge: str
+
+    def frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one row per pair.
+
+        Each row is the difference of the column ``result`` minus the column ``minus``. ``last`` and
+        ``average`` are differences of macro accuracy, between -1 and 1. Columns that end in ``_low`` and
+        ``_high`` are the limits of their 95 % intervals. ``p`` is corrected for all pairs; it is NaN if there
+        are too few seeds.
+
+        Returns:
+            The DataFrame.
+
+        Example:
+            >>> import hagmeta
+            >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=2)
+            >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+            >>> one, other = (hagmeta.run(method, graph, **task) for method in ("sgc-ncm", "sgc-ridge"))
+            >>> hagmeta.compare(one, other).frame()[["result", "minus", "seeds", "verdict"]].values.tolist()
+            [['SGC-NCM', 'SGC-Ridge', 2, 'too few seeds']]
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "result": pair.one,
+                "minus": pair.other,
+                "seeds": pair.last.seeds,
+                **_limits("last", pair.last),
+                "p": pair.last.corrected,
+                "verdict": pair.last.verdict,
+                **_limits("average", pair.average),
+            }
+            for pair in self.pairs
+        )
+
+    def _table(self) -> Table:
+        from analysis.words import p_value, points, verdict
+
+        words = ". ".join(filter(None, [self.badge, self.words]))
+        table = Table(title=self.title, caption=words, title_justify="left", caption_justify="left")
+        for column in ("result", "minus", "seeds", "last session", "adjusted p", "verdict", "average"):
+            table.add_column(column, justify="right" if column in ("seeds", "last session") else "left")
+        for pair in self.pairs:
+            last = pair.last
+            p = p_value(last.corrected).removeprefix("p ").removeprefix("= ") if last.tested else ""
+            cells = (points(last), p, verdict(last), points(pair.average))
+            table.add_row(pair.one, pair.other, str(last.seeds), *cells)
+        return table
+
+
+def _limits(name: str, difference: Difference) -> dict[str, float]:
+    return {name: difference.mean, f"{name}_low": difference.low, f"{name}_high": difference.high}
+
+
+def compare(*results: Result, references: bool | str = False) -> Comparison:
+    """Compare results seed by seed, with the tests and verdicts of the report.
+
+    Args:
+        *results: Two or more results of `hagmeta.run`. They must have the same task: the same graph,
+            protocol, classes, N, K and so on. Different methods must have the same labels (``rehearsal``).
+            The last one is the reference: ``compare(a, b)`` shows a minus b.
+        references: Compare one or more results with the reference results instead. True or
+            ``"defaults"`` compares with the defaults of methods, ``"tuned"`` with tuned methods.
+
+    Returns:
+        A `Comparison`. It holds the paired differences at the last session. Each has a 95 % interval, a
+        p-value corrected for all pairs, and a verdict: ahead, behind, equivalent, undecided or too few seeds.
+        Differences of averages over sessions have intervals but no tests.
+
+    Raises:
+        UserError: The results have different tasks or labels, or two have the same configuration. With
+            `references`: the references have another task, or fewer than three seeds in common.
+
+    Example:
+        >>> import hagmeta
+        >>> task = dict(classes=(4, 2, 4), n_way=2, k_shot=3, features="propagated", seeds=6)
+        >>> graph = "synthetic:nodes=300,edges=1200,features=40,classes=10"
+        >>> comparison = hagmeta.compare(
+        ...     hagmeta.run("sgc-ridge", graph, **task), hagmeta.run("sgc-ncm", graph, **task)
+        ... )
+        >>> comparison.pairs[0].last.seeds
+        6
+        >>> bool(comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all())
+        True
+    """
+    from analysis.claims import claims
+    from analysis.inference import family
+    from analysis.words import a_look
+
+    _check_comparable(results, fewest=1 if references else 2)
+    if references:
+        return _with_references(results, "defaults" if references is True else references)
+    found = as_results(results)
+    names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
+    reference = names[results[-1].config.hash()]
+    found = found.against(reference)
+    (panel,) = found.panels()
+    last, average = panel.by_seed("last"), panel.by_seed("average")
+    tested = claims(found).pairs
+    keys = [(one, other) for _, one, other in tested.comparisons]
+    if not keys:  # switches of one method: the report tests their effects, not the pairs
+        keys = [(label, reference) for label in panel.labels if label != reference]
+        asked = {(panel.title, one, other): last[one] - last[other] for one, other in keys}
+        tested = family(asked, "each result minus the last one, at the last session", found.metric)
+    means = family({(one, other): average[one] - average[other] for one, other in keys}, "", found.metric)
+    pairs = [
+        Pair(one, other, tested[panel.title, one, other], means[one, other])
+        for one, other in sorted(keys, key=lambda key: key[1] != reference)
+    ]
+    badge = a_look(max(pair.last.seeds for pair in pairs))
+    return Comparison(panel.title, pairs, tested.words, badge)
+
+
+def _with_references(results: Sequence[Result], kind: str) -> Comparison:
+    """Return each result minus each reference, the highest reference first."""
+    from analysis.compare import place
+    from analysis.inference import family
+    from analysis.words import a_look
+
+    with TemporaryDirectory() as folder:
+        for result in results:
+            result.save(folder)
+        placed = place([Path(folder)], kind=kind)
+    if placed.refusals:
+        reasons = " ".join(each.words for each in placed.refusals)
+        raise UserError(f"cannot compare with the references. {reasons}")
+    pairs, ranks = [], []
+    for each in placed.standings:
+        average = each.panel.by_seed("average")
+        ordered = sorted(each.tests, key=lambda other: -each.means[other])
+        means = family({other: average[each.label] - average[other] for other in ordered}, "", "")
+        pairs += [Pair(each.label, other, each.tests[other], means[other]) for other in ordered]
+        ranks.append(f"{each.label} ranks {each.rank} of {len(each.rivals) + 1}")
+    title = f"{placed.standings[0].panel.title}, references of the kind {kind!r}: {'; '.join(ranks)}"
+    return Comparison(title, pairs, placed.tests.words, a_look(max(pair.last.seeds for pair in pairs)))
+
+
+def _check_comparable(results: Sequence[Result], fewest: int = 2) -> None:
+    """Raise an error if the results cannot be compared."""
+    from analysis.labels import readable
+
+    for each in results:
+        if not isinstance(each, Result):
+            raise UserError(f"compare got a value of type {type(each).__name__}; expected a hagmeta.Result.")
+    if len(results) < fewest:
+        given = "1 result" if results else "no results"
+        raise UserError(f"compare got {given}; expected {'two' if fewest == 2 else 'one'} or more.")
+    first = results[0].records[0]
+    scopes = scopes_in(opened(each.records[0]) for each in results)
+    for each in results[1:]:
+        other = each.records[0]
+        keys = [key for key in scopes.task if first["config"].get(key) != other["config"].get(key)]
+        differ = [f"{key} is {_both(first['config'], other['config'], key)}" for key in keys]
+        if first["data"] != other["data"] and "dataset" not in keys:
+            differ.append(f"{first['config']['dataset']} is the name of two different graphs")
+        if differ:
+            raise UserError(f"cannot compare results of different tasks: {'; '.join(differ)}.")
+    if len({each.config.method for each in results}) > 1:
+        _check_labels([each.records[0]["config"] for each in results], scopes.labels)
+    seen: dict[str, str] = {}
+    for each in results:
+        if each.config.hash() in seen:
+            raise UserError(
+                f"two results have the same configuration ({readable(each.title)}); expected different "
+                "configurations."
+            )
+        seen[each.config.hash()] = each.title
+
+
+def _check_labels(configs: Sequence[dict[str, Any]], labels: Sequence[str]) -> None:
+    """Raise an error if the methods may read different labels. A method without the setting has no limit."""
+    for key in labels:
+        values = list(dict.fromkeys(str(config[key]) for config in configs if key in config))
+        if len(values) > 1:
+            raise UserError(
+                f"cannot compare methods that may read different labels: {key} is {' and '.join(values)}. "
+                "Only results of one method may differ in it."
+            )
+
+
+def _both(one: dict[str, Any], other: dict[str, Any], key: str) -> str:
+    values = [config.get(key, "absent") for config in (one, other)]
+    return " and ".join(
+        "/".join(map(str, value)) if isinstance(value, list) else str(value) for value in values
+    )
+
+
+def as_results(results: Sequence[Result]) -> Results:
+    """Return the records of ``results`` in the form that `analysis` reads from a folder."""
+    from analysis.frame import read
+
+    with TemporaryDirectory() as folder:
+        for result in results:
+            result.save(folder)
+        return read([Path(folder)])
+
+
+def as_html(table: Table) -> str:
+    """Return ``table`` as plain HTML."""
+    style = "text-align: {}; padding: 2px 10px"
+    aligned = [style.format("right" if column.justify == "right" else "left") for column in table.columns]
+
+    def row(cells: Sequence[Any], tag: str) -> str:
+        pairs = zip(aligned, cells, strict=True)
+        inside = "".join(f'<{tag} style="{how}">{_text(cell)}</{tag}>' for how, cell in pairs)
+        return f"<tr>{inside}</tr>"
+
+    head = row([column.header for column in table.columns], "th")
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    body = "\n".join(row(cells, "td") for cells in rows)
+    title = f'<caption style="caption-side: top; text-align: left"><b>{_text(table.title)}</b></caption>'
+    caption = f'<p style="max-width: 60em"><small>{_text(table.caption)}</small></p>'
+    return f"<table>\n{title}\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n{caption}"
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value or ""))

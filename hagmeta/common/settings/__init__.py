@@ -1,0 +1,1 @@
+"""Settings, their domains and their names in hashes."""

@@ -1,0 +1,1 @@
+"""Descriptions of graphs: numbers, tables and a page."""

@@ -1,0 +1,1 @@
+"""Graphs inside this package."""

@@ -1,0 +1,1 @@
+"""What is visible and known, and the tasks made of it."""

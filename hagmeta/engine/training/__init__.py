@@ -1,0 +1,1 @@
+"""Training before the sessions."""

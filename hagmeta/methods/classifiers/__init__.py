@@ -1,0 +1,1 @@
+"""Methods with a growing linear classifier."""

@@ -1,0 +1,1 @@
+"""Methods that learn to adapt in a few steps."""

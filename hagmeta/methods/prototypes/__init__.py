@@ -1,0 +1,1 @@
+"""Methods that compare nodes with prototypes."""

@@ -1,0 +1,1 @@
+"""Methods that keep nodes of earlier classes."""

@@ -1,0 +1,1 @@
+"""Closed-form methods that also use unlabelled nodes."""

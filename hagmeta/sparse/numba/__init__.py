@@ -1,0 +1,1 @@
+"""Sparse products on a CPU, compiled by Numba."""

@@ -1,0 +1,1 @@
+"""Sparse products on a GPU, compiled by Triton."""

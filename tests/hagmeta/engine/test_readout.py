@@ -1,0 +1,383 @@
+"""Smoothing, logit adjustment and class shares: what they do to every method's answers; off, nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.special import softmax
+
+from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.options import mode_of
+from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.scores.readout import ReadOut, reweighted
+from hagmeta.layers.scores import smoothing
+from hagmeta.layers.scores.class_shares import CONFIDENCE
+from hagmeta.methods import METHODS
+from hagmeta.packs.pack import Pack
+from hagmeta.scenarios.scenario import TRAIN, Stream
+from hagmeta.testing import records_of
+from tests.hagmeta.kinds import one_of_each_kind
+
+CPU = torch.device("cpu")
+SEEDS = [0, 5]
+Tiny = Callable[..., RunConfig]
+BOTH: dict[str, Any] = {"smoothing": 0.75, "logit_adjustment": 1.0}
+ESTIMATED: dict[str, Any] = {"prior": "estimated"}
+HELD_OUT: dict[str, Any] = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
+
+
+@torch.no_grad()
+def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The logits of a session's queries, and the scores that answer them."""
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.knowledge.session(streams, session)
+    task = context.tasks.session(streams, session, knowledge.all_averaged)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+    return logits, ReadOut(context).scores(pack, shared, knowledge, task)
+
+
+def outcome(config: RunConfig, dataset: Dataset, seeds: list[int], plain: bool = False) -> dict[str, Any]:
+    """Of seed 3."""
+    records = records_of(config, seeds, dataset, mode=mode_of(plain=plain))
+    return next({key: r[key] for key in ("matrix", "validation")} for r in records if r["seed"] == 3)
+
+
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta", "sgc-lda")))
+def test_off_scores_are_logits_to_the_bit_and_nothing_else_is_computed(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    context = prepare(tiny(method=method), SEEDS, tiny_graph, CPU)
+    pack = pretrain(context)
+    steps, ordinary = [], Pack.run
+
+    def watched(self: Pack, step: str, *arguments: Any) -> Any:
+        steps.append((step, arguments[-1][0].query.shape))
+        return ordinary(self, step, *arguments)
+
+    monkeypatch.setattr(Pack, "run", watched)
+    monkeypatch.setattr(ReadOut, "_labels", None)  # no label is looked for
+    logits, scores = read_out(context, pack, 2)
+    assert torch.equal(logits, scores)
+    assert steps == [("logits", (2, logits.shape[1]))] * 2
+
+
+@pytest.fixture(scope="module")
+def known_off() -> dict[str, dict[str, Any]]:
+    """Outcomes by method, filled by the first test that needs them."""
+    return {}
+
+
+def outcome_off(known: dict[str, dict[str, Any]], tiny: Tiny, method: str, dataset: Dataset) -> Any:
+    if method not in known:
+        known[method] = outcome(tiny(method=method, **HELD_OUT), dataset, [3])
+    return known[method]
+
+
+def assert_plain_mode_answers_alike(config: RunConfig, dataset: Dataset, alone: dict[str, Any]) -> None:
+    plain = outcome(config, dataset, [3], plain=True)["matrix"]
+    for one, other in zip(alone["matrix"], plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=0.05)  # a query or two: sums in another order
+
+
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("sgc-lda",)))
+def test_every_method_runs_with_both_alike_in_every_pack_and_plainly(
+    tiny_graph: Dataset, tiny: Tiny, known_off: dict[str, dict[str, Any]], method: str
+) -> None:
+    config = tiny(method=method, **HELD_OUT, **BOTH)
+    alone = outcome(config, tiny_graph, [3])
+    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
+    assert_plain_mode_answers_alike(config, tiny_graph, alone)
+    # Validation streams are scored as test streams are; what stops training is as it was.
+    off = outcome_off(known_off, tiny, method, tiny_graph)
+    assert alone["matrix"] != off["matrix"]
+    if method != "sgc-lda":  # of which no answer changes here
+        assert alone["validation"]["average"] != off["validation"]["average"]
+    assert alone["validation"]["gpil"] == off["validation"]["gpil"]
+
+
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta", "sgc-lda")))
+def test_each_changes_scores_without_the_other(tiny_graph: Dataset, tiny: Tiny, method: str) -> None:
+    # The same parameters for all: neither has a part in pre-training.
+    found = []
+    for change in ({"smoothing": 0.5}, {"logit_adjustment": 1.0}, BOTH):
+        context = prepare(tiny(method=method, **change), SEEDS, tiny_graph, CPU)
+        logits, scores = read_out(context, pretrain(context), 2)
+        found.append(scores)
+    assert torch.allclose(found[1], logits + (found[1] - logits)[:, :1], atol=1e-4)  # of a class the same
+    assert not torch.equal(found[1], logits) and not torch.equal(found[0], found[2])
+
+
+def scale_at(logits: np.ndarray, confidence: float = smoothing.CONFIDENCE) -> float:
+    """The factor of logits (nodes, classes) at which the largest probability has this mean."""
+
+    def above(exponent: float) -> float:
+        return float(softmax(2**exponent * logits, -1).max(-1).mean()) - confidence
+
+    return float(2 ** brentq(above, -20, 20))
+
+
+def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, tiny: Tiny) -> None:
+    # From logits of every node, asked for as queries, by the formula.
+    context = prepare(tiny(method="proto-gcn", **BOTH), SEEDS, tiny_graph, CPU)
+    pack = pretrain(context)
+    _, scores = read_out(context, pack, 2)
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.knowledge.session(streams, 2)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), 2)
+    task = context.tasks.session(streams, 2)
+    halves = [part.expand(2, -1) for part in torch.arange(401).split(201)]
+    tasks = tuple(task._replace(query=half) for half in halves)
+    with torch.no_grad():
+        logits = torch.cat(pack.run("logits", (shared,), knowledge.view, tasks), dim=1)
+    for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
+        known = scenario.nodes_of(stream.known, TRAIN)
+        positions = scenario.positions(stream.met(2))
+        counts = np.bincount(positions[scenario.labels[known]], minlength=8)
+        counts[4:] = 2
+        truth = np.eye(8)[positions[scenario.labels]]
+        held = np.concatenate([known, stream.support[:2].ravel()])
+        adjusted = logits[seed].double() - torch.from_numpy(np.log(counts / counts.sum()))
+        seen = context.protocol.visible(scenario, stream, 2).astype(float)
+        first = softmax(adjusted.numpy() * scale_at(adjusted.numpy()[seen > 0]), -1)
+        first[held] = truth[held]
+        adjacency = context.graph.loops.toarray() * np.outer(seen, seen)
+        degree = np.maximum(adjacency.sum(1), 1)
+        now = first
+        for _ in range(5):
+            now = 0.75 * (adjacency / np.sqrt(np.outer(degree, degree))) @ now + 0.25 * first
+            now[held] = truth[held]
+        asked = stream.queries[2]
+        np.testing.assert_allclose(scores[seed, : len(asked)], now[asked], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", one_of_each_kind(kinds=("sgc-lda",)))
+def test_every_method_can_be_reweighted_alike_in_every_pack_and_plainly(
+    tiny_graph: Dataset, tiny: Tiny, known_off: dict[str, dict[str, Any]], method: str
+) -> None:
+    config = tiny(method=method, **HELD_OUT, **ESTIMATED)
+    alone = outcome(config, tiny_graph, [3])
+    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
+    off = outcome_off(known_off, tiny, method, tiny_graph)
+    assert alone["validation"]["gpil"] == off["validation"]["gpil"]
+    assert_plain_mode_answers_alike(config, tiny_graph, alone)
+
+
+@torch.no_grad()
+def logits_of_all(context: Context, pack: Pack, session: int) -> torch.Tensor:
+    """Of every node (pack, nodes, classes), asked for as queries."""
+    streams = [scenario.test for scenario in context.scenarios]
+    knowledge = context.knowledge.session(streams, session)
+    shared = context.tasks.shared(knowledge, len(streams[0].known), session)
+    nodes = torch.arange(context.graph.num_nodes).expand(len(streams), -1)
+    task = context.tasks.session(streams, session)._replace(query=nodes)
+    (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+    return cast(torch.Tensor, logits)
+
+
+def estimated(logits: np.ndarray) -> tuple[float, np.ndarray]:
+    """The scale by another search, and the class shares by EM as it is published."""
+
+    def excess(exponent: float) -> float:
+        return float(softmax(2**exponent * logits, axis=-1).max(-1).mean()) - CONFIDENCE
+
+    scale = 2 ** brentq(excess, -20, 20)
+    shares = np.full(8, 1 / 8)
+    for _ in range(20):
+        weighted = softmax(scale * logits, axis=-1) * shares
+        counts = (weighted / weighted.sum(1, keepdims=True)).sum(0) + 10
+        shares = counts / counts.sum()
+    return scale, shares
+
+
+@pytest.mark.parametrize("change", [{}, {"logit_adjustment": 1.0}])
+def test_shares_are_those_of_visible_nodes_without_labels(
+    tiny_graph: Dataset, tiny: Tiny, change: dict[str, Any]
+) -> None:
+    # Adjustment comes first: shares are estimated from adjusted logits.
+    context = prepare(tiny(method="proto-gcn", **change, **ESTIMATED), SEEDS, tiny_graph, CPU)
+    pack = pretrain(context)
+    _, scores = read_out(context, pack, 2)
+    logits = logits_of_all(context, pack, 2)
+    for seed, scenario in enumerate(context.scenarios):
+        stream, known = scenario.test, scenario.nodes_of(scenario.test.known, TRAIN)
+        labels = np.bincount(scenario.positions(stream.met(2))[scenario.labels[known]], minlength=8)
+        labels[4:] = 2
+        adjusted = logits[seed].double()
+        if change:
+            adjusted = adjusted - torch.from_numpy(np.log(labels / labels.sum()))
+        free = context.protocol.visible(scenario, stream, 2).copy()
+        free[known] = free[stream.support[:2].ravel()] = False
+        assert 50 < free.sum() < free.size - 50
+        scale, shares = estimated(adjusted[torch.from_numpy(free)].numpy())
+        assert shares.max() > 1.3 * shares.min()
+        asked = stream.queries[2]
+        added = scale * (scores[seed, : len(asked)].double() - adjusted[torch.from_numpy(asked)])
+        np.testing.assert_allclose(added, np.log(np.tile(shares, (len(asked), 1))), rtol=0, atol=0.02)
+
+
+def test_smoothing_comes_after_class_shares(tiny_graph: Dataset, tiny: Tiny) -> None:
+    # With almost no weight for neighbours, smoothed scores are probabilities of re-weighted logits, scaled.
+    found = []
+    for share in (0.0, 1e-7):
+        config = tiny(method="proto-gcn", smoothing=share, **ESTIMATED)
+        context = prepare(config, SEEDS, tiny_graph, CPU)
+        logits, scores = read_out(context, pretrain(context), 2)
+        found.append([part.double().numpy() for part in (scores, logits)])
+    for weighted, scores, logits in zip(found[0][0], found[1][0], found[1][1], strict=True):
+        likely, unweighted = (
+            softmax(scale_at(each, scores.max(-1).mean()) * each, -1) for each in (weighted, logits)
+        )
+        np.testing.assert_allclose(scores, likely, rtol=0, atol=1e-4)
+        assert not np.allclose(scores, unweighted, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_smoothing_does_not_depend_on_the_scale_of_logits(
+    tiny_graph: Dataset, tiny: Tiny, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Cosines are small numbers, and squared distances large ones.
+    config = tiny(method="sgc-ncm", smoothing=0.5)
+    before = records_of(config, SEEDS, tiny_graph)
+    classify = METHODS["sgc-ncm"].classify
+    monkeypatch.setattr(METHODS["sgc-ncm"], "classify", lambda *given: factor * classify(*given))
+    after = records_of(config, SEEDS, tiny_graph)
+    assert [record["matrix"] for record in after] == [record["matrix"] for record in before]
+
+
+def test_nodes_that_self_training_adds_still_count_in_class_shares(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[np.ndarray] = []
+    ordinary = Pack.run
+
+    def watched(self: Pack, step: Any, *arguments: Any) -> Any:
+        if step is reweighted:
+            given.append(arguments[-1][0].numpy())
+        return ordinary(self, step, *arguments)
+
+    monkeypatch.setattr(Pack, "run", watched)
+    context = prepare(tiny(method="frozen", self_training=5, **ESTIMATED), SEEDS, tiny_graph, CPU)
+    live(context, pretrain(context))
+    assert len(given) == 5  # once in session 0, twice in the others
+    for seed, scenario in enumerate(context.scenarios):
+        known = scenario.nodes_of(scenario.test.known, TRAIN)
+        for nodes, session in zip(given, (0, 1, 1, 2, 2), strict=True):
+            labelled = {*known, *scenario.test.support[:session].ravel()}
+            assert set(nodes[seed]) == labelled
+
+
+def counts_of(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """By session, how many labels (pack, classes) adjustment took a class to be known by."""
+    found: list[np.ndarray] = []
+    ordinary = ReadOut._adjustment
+
+    def watched(self: ReadOut, labels: Any, task: Any) -> torch.Tensor:
+        adjustment = ordinary(self, labels, task)
+        prior = np.exp(-adjustment.numpy().astype(float))  # tau is 1
+        assert np.allclose(prior.sum(1), 1, atol=1e-5)
+        found.append(prior / prior.min(1, keepdims=True))
+        return adjustment
+
+    monkeypatch.setattr(ReadOut, "_adjustment", watched)
+    live(context, pretrain(context))
+    return found
+
+
+def known_counts(stream: Stream, context: Context, seed: int, most: int = 1000) -> np.ndarray:
+    labels = context.scenarios[seed].labels[context.scenarios[seed].nodes_of(stream.known, TRAIN)]
+    return np.minimum([(labels == c).sum() for c in stream.known], most)
+
+
+@pytest.mark.parametrize(
+    ("method", "rehearsal", "base", "later"),
+    [
+        *(
+            pytest.param(*pair.values, "all", (1000, 1000), (2, 2), marks=pair.marks)
+            for pair in one_of_each_kind(("frozen", "hag-meta", "meta-gnn"), kinds=("frozen",))
+        ),
+        ("frozen", "1", (1000, 1), (1, 2)),  # at session 0 its labels are all there
+        ("frozen", "none", (1000, 1000), (2, 2)),  # so many made the prototypes that are kept
+        ("er-gnn", "none", (1000, 1000), (2, 2)),
+        ("er-gnn", "all", (3, 3), (2, 2)),  # what its memory holds
+        ("icarl", "1", (1, 1), (1, 1)),
+    ],
+)
+def test_logits_are_adjusted_to_the_labels_that_a_class_is_known_by(
+    tiny_graph: Dataset,
+    tiny: Tiny,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    rehearsal: str,
+    base: tuple[int, int],
+    later: tuple[int, int],
+) -> None:
+    config = tiny(method=method, rehearsal=rehearsal, logit_adjustment=1.0)
+    context = prepare(config, SEEDS, tiny_graph, CPU)
+    sessions = counts_of(context, monkeypatch)
+    assert [each.shape for each in sessions] == [(2, 4), (2, 6), (2, 8)]
+    earlier, own = later
+    for seed, scenario in enumerate(context.scenarios):
+        first, again = (known_counts(scenario.test, context, seed, most) for most in base)
+        expected = [first, [*again, own, own], [*again, earlier, earlier, own, own]]
+        for found, counts in zip(sessions, expected, strict=True):
+            np.testing.assert_allclose(found[seed], np.array(counts) / min(counts), rtol=1e-5)
+
+
+def test_an_oracle_knows_each_class_by_all_its_train_labels(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = prepare(tiny(method="joint", logit_adjustment=1.0), SEEDS, tiny_graph, CPU)
+    *_, last = counts_of(context, monkeypatch)
+    for seed, scenario in enumerate(context.scenarios):
+        labels = scenario.labels[scenario.train_nodes_met(scenario.test, 2)]
+        counts = np.array([(labels == c).sum() for c in scenario.test.met(2)])
+        np.testing.assert_allclose(last[seed], counts / counts.min(), rtol=1e-5)
+
+
+def test_wrong_labels_are_held_as_they_were_given(tiny_graph: Dataset, tiny: Tiny) -> None:
+    config = tiny(method="proto-gcn", k_shot=3, mislabelled=1, smoothing=0.5)
+    context = prepare(config, SEEDS, tiny_graph, CPU)
+    streams = [scenario.test for scenario in context.scenarios]
+    found = list(
+        ReadOut(context)._labels(context.knowledge.session(streams, 2), context.tasks.session(streams, 2))
+    )
+    for labels, scenario, stream in zip(found, context.scenarios, streams, strict=True):
+        place = dict(zip(labels.nodes, labels.position, strict=True))
+        given = np.array([[place[node] for node in row] for row in stream.support.reshape(4, 3)])
+        assert (given == np.arange(4, 8)[:, None]).all()
+        assert (scenario.labels[stream.support] != stream.arriving[..., None]).sum() == 4
+
+
+def test_supports_that_are_repeated_count_once(tiny_graph: Dataset, tiny: Tiny) -> None:
+    # One label of earlier classes beside three of the new ones: rows of one length have it three times.
+    context = prepare(tiny(method="frozen", k_shot=3, rehearsal="1", smoothing=0.5), SEEDS, tiny_graph, CPU)
+    streams = [scenario.test for scenario in context.scenarios]
+    task = context.tasks.session(streams, 2)
+    assert task.support.shape == (2, 4, 3)
+    for labels in ReadOut(context)._labels(context.knowledge.session(streams, 2), task):
+        assert np.bincount(labels.position).tolist() == [1, 1, 1, 1, 1, 1, 3, 3]
+        assert len(set(labels.nodes)) == len(labels.nodes)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_neither_applies_to_released(method: str) -> None:
+    plain = resolve(RunConfig.of(method=method, protocol="released"))
+    config = RunConfig.of(method=method, protocol="released", **BOTH, **ESTIMATED)
+    for name in BOTH | ESTIMATED:
+        assert not config.applies(name) and name not in config.canonical()
+        assert RunConfig.of(method=method).applies(name)
+    assert resolve(config) == plain and resolve(config).hash() == plain.hash()
+
+
+def test_a_run_is_told_what_is_transductive() -> None:
+    assert "transductive" in " ".join(remarks(resolve(RunConfig.of(smoothing=0.5))))
+    assert "transductive" in " ".join(remarks(resolve(RunConfig.of(prior="estimated"))))
+    assert not remarks(resolve(RunConfig.of())) and not remarks(resolve(RunConfig.of(logit_adjustment=1.0)))

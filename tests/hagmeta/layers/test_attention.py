@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import nnls
+from torch import Tensor, nn
+from torch.func import vmap
+
+from hagmeta.layers.attention.node_attention import (
+    NodeScores,
+    copies,
+    nearest_weights,
+    relative_entropy,
+    to_the_next,
+)
+from hagmeta.layers.attention.task_attention import TaskAttention, UniformTaskAttention, class_weights
+from hagmeta.layers.encoders.base import Embedding
+from hagmeta.layers.prototypes import distance_logits, weighted_prototypes
+from hagmeta.packs.randomness import seeded
+from hagmeta.sparse.graph import ClassMeans, View
+
+NODES, WIDTH = 20, 6
+SUPPORT = torch.tensor([[4, 9, 1], [0, 19, 7]])  # two classes of three
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@dataclass(frozen=True)
+class Given(Embedding):
+    """Embeddings that are known beforehand."""
+
+    values: Tensor
+
+    def all(self) -> Tensor:
+        return self.values
+
+    def at(self, nodes: Tensor) -> Tensor:
+        return self.values[nodes]
+
+    def means(self, class_means: ClassMeans) -> Tensor:
+        raise NotImplementedError
+
+
+def scores(values: Tensor, last: nn.Linear, degree: Tensor) -> NodeScores:
+    return NodeScores(Given(values), last, View(torch.ones(NODES), torch.ones(NODES), torch.log(degree)))
+
+
+@torch.no_grad()
+def test_node_weights_follow_the_equations_and_sum_to_one_within_a_class() -> None:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
+    weights = scores(values, last, degree).weights(SUPPORT)
+    for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
+        raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
+        power = np.exp(1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes]))))
+        np.testing.assert_allclose(row, power / power.sum(), rtol=1e-5)
+        assert row.sum() == pytest.approx(1, abs=1e-6)
+    assert weights.std() > 0.01
+
+
+@torch.no_grad()
+def test_node_weights_can_be_shares_of_their_sum() -> None:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
+    weights = replace(scores(values, last, degree), form="share").weights(SUPPORT)
+    for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
+        raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
+        sigmoid = 1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes])))
+        np.testing.assert_allclose(row, sigmoid / sigmoid.sum(), rtol=1e-5)
+
+
+@torch.no_grad()
+def test_equal_node_scores_give_the_plain_mean() -> None:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    values = normal(NODES, WIDTH)
+    equal = scores(values[:1].expand(NODES, -1), last, torch.full((NODES,), 5.0)).weights(SUPPORT)
+    torch.testing.assert_close(equal, torch.full((2, 3), 1 / 3))
+    torch.testing.assert_close(weighted_prototypes(values[SUPPORT], equal), values[SUPPORT].mean(1))
+
+
+def test_prototypes_are_weighted_sums_of_their_own_class() -> None:
+    support, weights = normal(2, 3, WIDTH), torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    expected = torch.stack([(support[0, 0] + support[0, 1]) / 2, support[1, 2]])
+    torch.testing.assert_close(weighted_prototypes(support, weights), expected)
+
+
+def test_logits_rank_by_squared_distance() -> None:
+    queries, prototypes = normal(7, WIDTH), normal(4, WIDTH, seed=1)
+    distances = (queries[:, None] - prototypes).square().sum(-1)
+    ours = distance_logits(queries, prototypes).softmax(-1)
+    torch.testing.assert_close(ours, (-distances).softmax(-1), rtol=1e-4, atol=1e-6)
+
+
+AUTHORS = {"layers": "two", "earlier": "reshaped", "vectors": "relu"}
+
+
+def task_attention(base: int = 5, n_way: int = 2, rate: float = 0.5, **form: Any) -> TaskAttention:
+    return seeded(0, "test", lambda: TaskAttention(base, n_way, rate, **form))
+
+
+def linear(layer: nn.Linear, values: np.ndarray) -> np.ndarray:
+    result: np.ndarray = values @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    return result
+
+
+@torch.no_grad()
+def test_task_weights_follow_the_equations() -> None:
+    module, sizes = task_attention(), (5, 2, 2, 2)
+    prototypes = normal(11, WIDTH)
+    base, *later = np.split(prototypes.numpy(), np.cumsum(sizes)[:-1])
+    hidden = np.maximum(linear(module.second, np.maximum(linear(module.first, base.T), 0)), 0)
+    tasks = [np.maximum(linear(module.third, hidden), 0), *(task.T for task in later)]
+    vectors = np.stack([linear(module.shared, task)[:, 0] for task in tasks])
+    power = np.exp(vectors @ vectors[-1])
+    expected = np.repeat(power / power.sum() / sizes, sizes)
+    np.testing.assert_allclose(module(prototypes, sizes, None), expected, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_task_weights_of_the_authors_form() -> None:
+    module, sizes = task_attention(**AUTHORS), (5, 2, 2, 2)
+    prototypes = normal(11, WIDTH)
+    base, *later = np.split(prototypes.numpy(), np.cumsum(sizes)[:-1])
+    assert module.first.weight.shape == (2, 5) and module.third.weight.shape == (2, 2)
+    tasks = [np.maximum(linear(module.third, np.maximum(linear(module.first, base.T), 0)), 0)]
+    tasks += [later[0].reshape(WIDTH, 2), later[1].reshape(WIDTH, 2), later[2].T]
+    raw = np.stack([linear(module.shared, task)[:, 0] for task in tasks])
+    vectors = np.maximum(raw, 0)
+    assert (raw < 0).any() and (vectors > 0).any()
+    power = np.exp(vectors @ vectors[-1])
+    expected = np.repeat(power / power.sum() / sizes, sizes)
+    np.testing.assert_allclose(module(prototypes, sizes, None), expected, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_the_newest_task_s_vector_is_dropped_out_a_second_time() -> None:
+    module, tasks = task_attention(**AUTHORS), normal(3, 64, 2)
+    plain = torch.relu(module.shared(tasks).squeeze(-1))
+    vectors, newest = module._vectors(tasks, torch.tensor(1))
+    for dropped, whole in ((vectors, plain), (newest, plain[-1])):
+        kept = dropped != 0
+        assert 0.3 < kept[whole > 0].float().mean() < 0.7
+        torch.testing.assert_close(dropped[kept], 2 * whole[kept])
+    assert not torch.equal(vectors[-1], newest)
+    vectors, newest = module._vectors(tasks, None)
+    assert torch.equal(vectors, plain) and torch.equal(newest, plain[-1])
+
+
+@pytest.mark.parametrize("form", [{}, AUTHORS])
+@pytest.mark.parametrize("sizes", [(5, 2), (5, 2, 2, 2), (5, 2, 1), (5, 1, 2), (5,)])
+@torch.no_grad()
+def test_task_weights_sum_to_one_over_all_classes(sizes: tuple[int, ...], form: dict[str, Any]) -> None:
+    weights = task_attention(**form)(normal(sum(sizes), WIDTH), sizes, None)
+    assert weights.sum().item() == pytest.approx(1, abs=1e-6)
+    for task in weights.split(sizes):
+        assert (task == task[0]).all(), "a task's classes share its weight"
+
+
+@torch.no_grad()
+def test_a_smaller_task_is_filled_up_with_its_mean_prototype() -> None:
+    module = task_attention(n_way=3)
+    base, first, small, last = (
+        normal(5, WIDTH),
+        normal(3, WIDTH, seed=1),
+        normal(2, WIDTH, seed=2),
+        normal(3, WIDTH),
+    )
+    filled = torch.cat([small, small.mean(0, keepdim=True)])
+    padded = module(torch.cat([base, first, small, last]), (5, 3, 2, 3), None)
+    whole = module(torch.cat([base, first, filled, last]), (5, 3, 3, 3), None)
+    # The task weighs the same, and divides its weight among fewer classes.
+    torch.testing.assert_close(padded[8:10] * 2, whole[8:10] * 3)
+    torch.testing.assert_close(padded[:8], whole[:8])
+    torch.testing.assert_close(padded[10:], whole[11:])
+
+
+@torch.no_grad()
+def test_permuting_earlier_tasks_permutes_their_weights() -> None:
+    module, sizes = task_attention(), (5, 2, 2, 2, 2)
+    prototypes = normal(13, WIDTH)
+    order = torch.tensor([0, 1, 2, 3, 4, 9, 10, 5, 6, 7, 8, 11, 12])
+    weights = module(prototypes, sizes, None)
+    torch.testing.assert_close(module(prototypes[order], sizes, None), weights[order])
+    assert len(weights.unique()) == 5
+
+
+@pytest.mark.parametrize("form", [{}, AUTHORS])
+def test_task_attention_runs_for_a_pack_and_drops_only_in_training(form: dict[str, Any]) -> None:
+    module, sizes = task_attention(base=40, **form), (40, 2)
+    prototypes, keys = normal(3, 42, WIDTH), torch.tensor([1, 2, 3])
+    evaluated = vmap(lambda p: module(p, sizes, None))(prototypes)
+    trained = vmap(lambda p, k: module(p, sizes, k))(prototypes, keys)
+    for index in range(3):
+        torch.testing.assert_close(evaluated[index], module(prototypes[index], sizes, None))
+        torch.testing.assert_close(trained[index], module(prototypes[index], sizes, keys[index]))
+    assert not torch.allclose(evaluated, trained)
+
+
+def weights_of(form: str, values: Tensor, degree: Tensor) -> Tensor:
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    return replace(scores(values, last, degree), form=form).weights(SUPPORT).detach()
+
+
+def test_node_weights_without_sigmoids_permuted_and_by_degree_alone() -> None:
+    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
+    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
+    raw = (last(values[SUPPORT].relu()).squeeze(-1) * degree[SUPPORT].log()).detach()
+    torch.testing.assert_close(weights_of("plain", values, degree), raw.softmax(-1))
+    learnt = weights_of("softmax", values, degree)
+    torch.testing.assert_close(weights_of("permuted", values, degree), learnt.roll(1, -1))
+    alone = NodeScores(None, None, View(torch.ones(NODES), torch.ones(NODES), degree.log()), "degree")
+    expected = degree[SUPPORT].log().sigmoid().softmax(-1)
+    torch.testing.assert_close(alone.weights(SUPPORT), expected)
+
+
+def test_repeated_supports_count_as_one_support() -> None:
+    support, weights = torch.tensor([[4, 9, 1], [0, 19, 7]]), torch.tensor([[0.5, 0.3, 0.2], [0.8, 0.1, 0.1]])
+    twice, halves = support.repeat_interleave(2, -1), weights.repeat_interleave(2, -1) / 2
+    assert (copies(twice) == 2).all() and (copies(support) == 1).all()
+    torch.testing.assert_close(relative_entropy(halves, twice), relative_entropy(weights, support))
+    expected = -(weights * weights.log()).sum(-1) / np.log(3)
+    torch.testing.assert_close(relative_entropy(weights, support), expected)
+    torch.testing.assert_close(
+        to_the_next(halves, twice), to_the_next(weights, support).repeat_interleave(2, -1) / 2
+    )
+
+
+@pytest.mark.parametrize("shots", [2, 5, 10])
+def test_nearest_weights_are_as_near_as_convex_weights_can_be(shots: int) -> None:
+    support, means = normal(40, shots, 16), 0.3 * normal(40, 16, seed=1)
+    weights = nearest_weights(support, means)
+    assert (weights >= 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(40))
+
+    def distance(weights: np.ndarray) -> np.ndarray:
+        return np.square((weights[..., None] * support.numpy()).sum(-2) - means.numpy()).sum(-1)
+
+    # To weigh well and to sum to one, by non-negative least squares.
+    best = np.stack(
+        [
+            nnls(np.vstack([s.T, 1e3 * np.ones(shots)]), np.append(m, 1e3))[0]
+            for s, m in zip(support.double().numpy(), means.double().numpy(), strict=True)
+        ]
+    )
+    lost = (distance(weights.numpy()) - distance(best)).mean()
+    assert lost < 0.01 * (distance(np.full((40, shots), 1 / shots)) - distance(best)).mean()
+
+
+def test_nearest_weights_find_a_mean_that_is_within_reach_and_bear_equal_supports() -> None:
+    support = normal(7, 4, 16)
+    given = normal(7, 4, seed=3).softmax(-1)
+    means = weighted_prototypes(support, given)
+    torch.testing.assert_close(
+        weighted_prototypes(support, nearest_weights(support, means)), means, atol=0.1, rtol=0
+    )
+    torch.testing.assert_close(
+        nearest_weights(torch.ones(2, 3, 4), torch.ones(2, 4)), torch.full((2, 3), 1 / 3)
+    )
+
+
+@pytest.mark.parametrize(("shots", "low", "high"), [(5, 0.084, 0.405), (2, 0.269, 0.731), (10, 0.039, 0.232)])
+def test_softmax_of_sigmoids_cannot_go_far_from_equal_weights(shots: int, low: float, high: float) -> None:
+    """What docs/results/findings.md says of its range; sigmoids as far apart as they can be."""
+    extremes = torch.tensor([0.0, *[1.0] * (shots - 1)]), torch.tensor([1.0, *[0.0] * (shots - 1)])
+    least, most = (sigmoids.softmax(-1)[0].item() for sigmoids in extremes)
+    assert least == pytest.approx(1 / (1 + (shots - 1) * np.e)) == pytest.approx(low, abs=5e-4)
+    assert most == pytest.approx(np.e / (np.e + shots - 1)) == pytest.approx(high, abs=5e-4)
+
+
+@torch.no_grad()
+def test_other_task_weights_are_uniform_or_times_the_size_of_the_task() -> None:
+    sizes, prototypes = (5, 2, 2, 1), normal(10, WIDTH)
+    learnt = task_attention()(prototypes, sizes, None)
+    counts = torch.tensor(sizes).repeat_interleave(torch.tensor(sizes))
+    torch.testing.assert_close(task_attention(weights="sizes")(prototypes, sizes, None), learnt * counts)
+    for form in ("stopped", "flipped"):
+        assert torch.equal(task_attention(weights=form)(prototypes, sizes, None), learnt)
+    uniform = vmap(lambda p: UniformTaskAttention()(p, sizes, None))(normal(3, 10, WIDTH))
+    torch.testing.assert_close(uniform, (0.25 / counts).expand(3, -1))
+    assert not list(UniformTaskAttention().parameters())
+
+
+def corner_entropies(top: float, shots: int = 5) -> list[float]:
+    """By that of equal weights, with some sigmoids at the top of their range and the others ``top`` below."""
+    weights = [torch.tensor([top] * high + [0.0] * (shots - high)).softmax(-1) for high in range(1, shots)]
+    return [float(torch.special.entr(each).sum() / np.log(shots)) for each in weights]
+
+
+def test_the_least_entropy_of_softmax_and_degree_weights() -> None:
+    """The table of docs/results/findings.md. In each sigmoid it rises, then falls, so corners are least."""
+    assert min(corner_entropies(1.0)) == pytest.approx(0.925, abs=5e-4) == corner_entropies(1.0)[1]
+    inside = torch.rand(20_000, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    assert float(torch.special.entr(inside).sum(-1).min() / np.log(5)) > min(corner_entropies(1.0))
+    assert (5 * inside.square().sum(-1)).max() < 5 * (torch.eye(5)[0].softmax(-1)).square().sum() < 1.263
+    # d / (d + 1) of at least one visible neighbour, the node itself: from 1/2 to 1.
+    assert min(corner_entropies(0.5)) == pytest.approx(0.981, abs=5e-4)
+    ends = torch.tensor([[0.5, 0, 0, 0, 0], [0, 0.5, 0.5, 0.5, 0.5]]).softmax(-1)[:, 0].tolist()
+    assert ends == pytest.approx([0.292, 0.132], abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("form", "low", "high", "entropy"),
+    [("softmax", 0.144, 0.265, 0.989), ("share", 0.074, 0.329, 0.950), ("plain", 0.027, 0.541, 0.812)],
+)
+def test_weights_of_scores_that_are_spread_like_a_normal_variable(
+    form: str, low: float, high: float, entropy: float
+) -> None:
+    """Said in docs/results/findings.md."""
+    count = 20_000
+    last, view = nn.Linear(2, 1, bias=False), View(*(torch.ones(5 * count) for _ in range(3)))
+    last.weight.data = torch.tensor([[1.0, -1.0]])  # undoes the ReLU
+    raw = normal(5 * count)
+    values = torch.stack([raw, -raw], -1)
+    support = torch.arange(5 * count).view(count, 5)
+    weights = NodeScores(Given(values), last, view, form).weights(support).detach()
+    ends = weights.flatten().quantile(torch.tensor([0.05, 0.95])).tolist()
+    assert ends == pytest.approx([low, high], abs=2e-3)
+    assert relative_entropy(weights, support).mean().item() == pytest.approx(entropy, abs=2e-3)
+
+
+def test_how_much_task_weights_can_add() -> None:
+    """Numbers for Debian in docs/results/findings.md: session 1, with all of TLA's weight on one task."""
+    sizes = (12, 3, 3, 3, 3, 3)  # base, novel-train and the session's own
+    all_to = torch.eye(6)
+    for share in (all_to[0], all_to[5], torch.full((6,), 1 / 6)):
+        assert (1 + class_weights(share, sizes)).mean().item() == pytest.approx(1 + 1 / 27)
+    assert (1 + class_weights(all_to[5], sizes))[-1].item() == pytest.approx(1.333, abs=5e-4)
+    assert (1 + class_weights(all_to[0], sizes))[0].item() == pytest.approx(1.083, abs=5e-4)
+    queries = torch.cat([torch.arange(24).repeat_interleave(5), torch.arange(24, 27)])
+    for share, divided, expected in ((0, True, 0.0244), (5, True, 0.0323), (5, False, 0.0476)):
+        weights = torch.ones(27) + (class_weights(all_to[share], sizes, divided=divided) if share else 0)
+        of_queries = weights[queries]
+        assert (of_queries[120:].sum() / of_queries.sum()).item() == pytest.approx(expected, abs=5e-5)
+
+
+@pytest.mark.parametrize(("form", "up"), [("learnt", "easy"), ("flipped", "hard"), ("stopped", None)])
+def test_descent_moves_task_weights_to_easy_tasks_and_flipped_to_hard_ones(form: str, up: str | None) -> None:
+    module, sizes = task_attention(weights=form), (5, 2, 2, 2)
+    prototypes, losses = normal(11, WIDTH), torch.tensor([0.1] * 5 + [1.0] * 4 + [3.0] * 2)
+    before = module.shares(prototypes, sizes, None).detach()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = ((1 + module(prototypes, sizes, None)) * losses).mean()
+        if loss.requires_grad:
+            loss.backward()
+            optimizer.step()
+    moved = module.shares(prototypes, sizes, None).detach() - before
+    expected = {"easy": moved[0] > 1e-4 and moved[-1] < 0, "hard": moved[0] < -1e-4 and moved[-1] > 0}
+    assert expected[up] if up else not moved.any()

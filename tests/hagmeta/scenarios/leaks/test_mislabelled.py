@@ -1,0 +1,201 @@
+"""Some supports of every arriving class are of another: who learns from them knows the given label alone.
+
+The check is also run on a planted misuse, which it must find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta.common.errors import UserError
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.datasets.base import Dataset
+from hagmeta.engine.context import Context
+from hagmeta.engine.known.memory import Memory
+from hagmeta.engine.known.tasks import TaskMaker
+from hagmeta.engine.run import live as meta_train_and_play
+from hagmeta.engine.run import prepare, pretrain
+from hagmeta.methods import METHODS, Task
+from hagmeta.packs.pack import Pack
+from hagmeta.scenarios.episodes import EpisodeSampler, TaskSampler
+from hagmeta.scenarios.scenario import TRAIN, Scenario, Stream, mislabel
+from hagmeta.scenarios.streams import make_scenario
+from tests.hagmeta.kinds import one_of_each_kind
+
+CPU = torch.device("cpu")
+Tiny = Callable[..., RunConfig]
+HONEST = [name for name, method in METHODS.items() if not method.traits.oracle]
+
+
+def test_mislabelling_hands_supports_to_the_class_before_and_no_node_twice() -> None:
+    support = np.arange(60).reshape(4, 3, 5)  # node // 5 is its class, counted through the sessions
+    given = mislabel(support, 2, np.random.default_rng(0))
+    assert sorted(given.ravel()) == sorted(support.ravel())
+    classes = given // 5
+    for session, rows in enumerate(classes):
+        for row, found in enumerate(rows):
+            own, following = 3 * session + row, 3 * session + (row + 1) % 3
+            assert sorted(found) == sorted([own] * 3 + [following] * 2)
+    wrong = classes != (support // 5)
+    assert wrong.any(axis=(0, 1)).all(), "a place tells nothing"
+    assert np.array_equal(mislabel(support, 0, np.random.default_rng(0)), support)
+
+
+def scenario_of(dataset: Dataset, config: RunConfig) -> Scenario:
+    return make_scenario(dataset, resolve(config), 0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"classes": (2, 4, 3), "val_classes": 2}, {"rehearsal": "1"}])
+def test_streams_have_so_many_wrong_supports_and_all_else_as_it_was(
+    tiny_graph: Dataset, tiny: Tiny, changes: dict[str, Any]
+) -> None:
+    right, wrong = (scenario_of(tiny_graph, tiny(k_shot=3, mislabelled=m, **changes)) for m in (0, 1))
+    for one, other in ((right.test, wrong.test), (right.validation, wrong.validation)):
+        for name in ("known", "arriving", "arrival", "readable_from"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+        assert all(np.array_equal(*pair) for pair in zip(one.queries, other.queries, strict=True))
+        assert (tiny_graph.labels[one.support] == one.arriving[..., None]).all()
+        assert ((one.support != other.support).sum(-1) == 1).all()
+        found = tiny_graph.labels[other.support]
+        following = np.roll(other.arriving, -1, axis=1)
+        assert (((found == following[..., None]).sum(-1) == 1) & (one.support.shape[-1] == 3)).all()
+        assert not np.isin(other.support, np.concatenate(other.queries)).any()
+        assert (wrong.split.role[other.support] == TRAIN).all()
+        if other.rehearsed is not None:
+            assert (other.rehearsed.support == other.support).sum(-1).max() <= 1
+            rows = zip(other.support.reshape(-1, 3), other.rehearsed.support.reshape(-1, 1), strict=True)
+            assert all(set(again) <= set(given) for given, again in rows)
+
+
+def test_episodes_have_so_many_wrong_supports_and_the_same_queries(tiny_graph: Dataset, tiny: Tiny) -> None:
+    configs = [resolve(tiny(classes=(2, 4, 3), k_shot=3, mislabelled=m)) for m in (0, 2)]
+    scenarios = [scenario_of(tiny_graph, config) for config in configs]
+    labels = tiny_graph.labels
+    pairs = list(zip(scenarios, configs, strict=True))
+    for sampler in (EpisodeSampler, TaskSampler):
+        samplers = [sampler(*pair) for pair in pairs]
+        for _ in range(5):
+            one, other = (each.draw() for each in samplers)
+            if sampler is EpisodeSampler:
+                (classes, right, query), (order, wrong, asked) = (
+                    (drawn.order, drawn.support, drawn.query) for drawn in (one, other)
+                )
+            else:
+                (classes, right, query), (order, wrong, asked) = one, other
+            assert np.array_equal(classes, order) and np.array_equal(query, asked)
+            assert (labels[right] == classes[:, None]).all()
+            assert ((labels[wrong] == classes[:, None]).sum(1) == 1).all()
+            following = np.roll(classes.reshape(-1, 2), -1, axis=1).reshape(-1, 1)
+            assert ((labels[wrong] == following).sum(1) == 2).all()
+            assert not np.isin(wrong, asked).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mislabelled": 2}, r"mislabelled is 2; expected less than k_shot, which is 2\."),
+        (
+            {"mislabelled": 1, "n_way": 1},
+            r"mislabelled is 1, but with n_way 1 a session has no other class; expected n_way of at",
+        ),
+    ],
+)
+def test_more_wrong_labels_than_a_class_bears_are_refused(
+    tiny: Tiny, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        resolve(tiny(**changes))
+
+
+def test_under_released_nothing_is_mislabelled(tiny: Tiny) -> None:
+    config = tiny(protocol="released", mislabelled=1)
+    assert not config.applies("mislabelled")
+    assert resolve(config) == resolve(tiny(protocol="released"))
+
+
+def live(context: Context) -> tuple[Pack, list[list[np.ndarray]]]:
+    """A whole run: the final parameters, and every answer of every seed and session."""
+    pack = pretrain(context)
+    evaluators, _ = meta_train_and_play(context, pack)
+    return pack, [evaluator.answers for evaluator in evaluators]
+
+
+def same(one: tuple[Pack, Any], other: tuple[Pack, Any]) -> bool:
+    parameters = (one[0].parameters, other[0].parameters)
+    answers = [np.concatenate([np.concatenate(seed) for seed in each[1]]) for each in (one, other)]
+    return np.array_equal(*answers) and all(
+        torch.equal(value, parameters[1][name]) for name, value in parameters[0].items()
+    )
+
+
+def without_the_truth(context: Context) -> Context:
+    """The same, with other labels at every node of a class to come: its supports, the wrong ones too."""
+    scenarios = []
+    for scenario in context.scenarios:
+        labels = scenario.labels.copy()
+        to_come = np.isin(labels, scenario.split.novel_test)
+        labels[to_come] = np.random.default_rng(0).permutation(labels[to_come])
+        assert (labels != scenario.labels).sum() > 20
+        scenarios.append(replace(scenario, labels=labels))
+    return replace(context, scenarios=scenarios)
+
+
+@pytest.mark.parametrize("method", one_of_each_kind(HONEST))
+def test_every_method_learns_wrong_labels_as_given_and_never_the_true_ones(
+    tiny_graph: Dataset, tiny: Tiny, method: str
+) -> None:
+    context = prepare(tiny(method=method, k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
+    run = live(context)
+    assert same(run, live(without_the_truth(context)))
+    # Wrong labels are learnt: without them the run is another.
+    assert not same(run, live(prepare(tiny(method=method, k_shot=3), [0], tiny_graph, CPU)))
+
+
+def true_labels(self: Memory, session: int) -> list[np.ndarray]:
+    pairs = zip(self.context.scenarios, self.nodes(), strict=True)
+    return [scenario.labels[nodes] for scenario, nodes in pairs]
+
+
+@pytest.mark.slow
+def test_the_check_finds_a_memory_that_looks_up_true_labels(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = prepare(tiny(method="icarl", k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
+    given = live(context)
+    monkeypatch.setattr(Memory, "labels", true_labels)
+    assert not same(given, live(context))
+    assert not same(live(context), live(without_the_truth(context)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["frozen", "meta-gnn"])
+def test_the_check_finds_supports_that_are_put_right(
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    honest = TaskMaker.session
+
+    def put_right(
+        self: TaskMaker, streams: Sequence[Stream], session: int, all_averaged: bool = False
+    ) -> Task:
+        task = honest(self, streams, session, all_averaged)
+        pairs = zip(self.scenarios, streams, task.support.numpy(), strict=True)
+        rows = [w.positions(s.met(session))[w.labels[nodes]].ravel() for w, s, nodes in pairs]
+        order = torch.from_numpy(np.argsort(rows, axis=1, kind="stable"))
+        return task._replace(support=task.support.flatten(1).gather(1, order).view_as(task.support))
+
+    context = prepare(tiny(method=method, k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
+    monkeypatch.setattr(TaskMaker, "session", put_right)
+    assert not same(live(context), live(without_the_truth(context)))
+
+
+def test_an_oracle_knows_the_true_labels_all_the_same(tiny_graph: Dataset, tiny: Tiny) -> None:
+    runs = [
+        live(prepare(tiny(method="joint", k_shot=3, mislabelled=m), [0], tiny_graph, CPU)) for m in (0, 1)
+    ]
+    assert same(*runs)

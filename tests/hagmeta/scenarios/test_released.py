@@ -1,0 +1,78 @@
+"""What `released` fixes, and what it leaves to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.datasets.base import Dataset
+from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.methods import METHODS
+from hagmeta.methods.paper.hag_meta import HagMeta
+from hagmeta.testing import records_of
+
+CPU = torch.device("cpu")
+Small = Callable[..., RunConfig]
+
+
+def test_released_fixes_the_form_of_nla() -> None:
+    fixed = resolve(RunConfig.of(protocol="released", nla_weights="softmax"))
+    assert fixed.nla_weights == "share" and fixed == resolve(RunConfig.of(protocol="released"))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_faithful_is_a_setting_of_released(method: str) -> None:
+    faithful, not_so = (
+        resolve(RunConfig.of(method=method, protocol="released", faithful=given)) for given in (True, False)
+    )
+    assert faithful.normalisation == "whole" and not_so.normalisation == "visible"
+    assert faithful.given() == [] and not_so.given() == ["faithful"]
+    assert (
+        faithful.hash() == resolve(RunConfig.of(method=method, protocol="released")).hash() != not_so.hash()
+    )
+    strict = resolve(RunConfig.of(method=method, faithful=True))
+    assert not strict.faithful and "faithful" not in strict.canonical()
+    built = method in ("hag-meta", "proto-gcn", "proto-gat", "gpn", "frozen", "joint")
+    assert METHODS[method].second_prototypes is built
+
+
+def test_strict_runs_with_the_authors_nla(tiny_graph: Dataset, tiny: Small) -> None:
+    (record,) = records_of(tiny(nla_weights="share"), [3], tiny_graph)
+    assert np.isfinite(record["accuracy"]).all() and "nla_weights" in record["given"]
+
+
+@pytest.mark.slow
+def test_a_second_prototype_costs_accuracy_in_sessions_alone(
+    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def accuracy() -> np.ndarray:
+        config = small(protocol="released", pretrain_epochs=60)
+        records = records_of(config, [0, 3, 7], dataset)
+        return np.array([record["accuracy"] for record in records])
+
+    double = accuracy()
+    monkeypatch.setattr(HagMeta, "second_prototypes", False)
+    single = accuracy()
+    assert (double[:, 0] == single[:, 0]).all()
+    assert (double[:, 1] < single[:, 1]).all()
+
+
+@pytest.mark.parametrize("method", ["hag-meta", "gpn"])
+def test_nodes_without_neighbours_do_no_harm(dataset: Dataset, small: Small, method: str) -> None:
+    """In the authors' code the logarithm of no neighbours makes NaN of everything."""
+    lonely = np.arange(0, dataset.num_nodes, 2)
+    kept = ~np.isin(dataset.edges, lonely).any(axis=1)
+    context = prepare(
+        small(method=method, protocol="released"), [0, 5], replace(dataset, edges=dataset.edges[kept]), CPU
+    )
+    supports = np.concatenate([scenario.test.support.ravel() for scenario in context.scenarios])
+    assert np.isin(supports, lonely).any()
+    pack = pretrain(context)
+    live(context, pack)
+    for name, value in pack.parameters.items():
+        assert value.isfinite().all(), name

@@ -1,0 +1,1 @@
+"""Build the embedded graphs from their sources."""
