@@ -49,7 +49,7 @@ faults: setup  ## known faults, put into copies of the code one at a time: each 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy hagmeta study analysis
+	$(BIN)/mypy hagmeta study analysis tools
 
 docs: setup  ## the documentation site, in docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
