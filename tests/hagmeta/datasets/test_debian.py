@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import Dataset, describe, load
+from hagmeta.datasets import Dataset, describe, embedded, load
 from hagmeta.datasets.formats import npz
 from tools.datasets import build_debian
 
@@ -40,7 +40,7 @@ def test_saving_the_embedded_graph_gives_its_file_again(debian: Dataset, tmp_pat
     # What is committed is what the writer writes: no second way into the repository. Compressors differ
     # between machines, so arrays and types are compared and not bytes.
     npz.save(tmp_path / "debian.npz", debian)
-    committed = Path(build_debian.__file__).with_name("debian.npz")
+    committed = Path(embedded.__file__).parent / "data" / "debian.npz"
     with np.load(committed) as ours, np.load(tmp_path / "debian.npz") as again:
         assert ours.files == again.files
         for key in ours.files:
