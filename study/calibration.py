@@ -31,7 +31,7 @@ from study.plan import Trial
 from study.resources import Kind, fits_anywhere, kind, share_of
 
 CODE = Path(__file__).resolve().parent.parent / "hagmeta"
-ALLOCATING = ("methods", "nn", "packs", "phases", "sparse", "engine/run.py")  # the code that uses GPU memory
+ALLOCATING = ("methods", "layers", "packs", "engine", "sparse")  # the code that uses GPU memory
 
 _WITH_DOCSTRINGS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 PSEUDO_STREAMS = 2  # the second one captures CUDA graphs of the shapes in the first
