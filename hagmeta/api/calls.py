@@ -25,7 +25,7 @@ from hagmeta.common.files.home import home, make_home
 from hagmeta.common.plugins.identity import short_name, without_hash
 from hagmeta.config.run_config import SETTINGS, RunConfig, all_settings, remarks, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.engine import run as pipeline
+from hagmeta.engine import run as engine
 from hagmeta.engine.options import RunOptions, mode_of
 from hagmeta.engine.run import RunOutput
 from hagmeta.methods import METHODS, MetaTraining, Method
@@ -148,7 +148,7 @@ class Work:
         config = resolve(config)
         for note in [*filter(None, idle), *remarks(config)]:
             console.print(f"note: {note}", style="yellow")
-        packs = pipeline.run_together(config, seeds, self.options.mode)
+        packs = engine.run_together(config, seeds, self.options.mode)
         outputs: list[RunOutput] = []
         failures: dict[int, str] = {}  # by position among the seeds
 
@@ -162,7 +162,7 @@ class Work:
                 for pack in packs:
                     first = len(outputs) + len(failures)
                     try:
-                        outputs += pipeline.run(config, pack, dataset, options)
+                        outputs += engine.run(config, pack, dataset, options)
                     except Diverged as error:
                         outputs += error.finished or []
                         failures |= {first + place: why for place, why in error.failures.items()}

@@ -1,6 +1,6 @@
 """What a backend computes: products with one sparse matrix, for all seeds of a pack at once.
 
-Numba compiles them for a CPU (`numba_backend`), Triton for a GPU (`triton_backend`). Plain mode has one seed
+Numba compiles them for a CPU (`numba.backend`), Triton for a GPU (`triton.backend`). Plain mode has one seed
 and uses the operations of torch instead (`plain`), so that it can check both.
 """
 

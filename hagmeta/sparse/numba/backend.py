@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.sparse.backend import Finish
-from hagmeta.sparse.numba import attention as cpu_attention_kernels
-from hagmeta.sparse.numba import kernels as cpu_kernels
+from hagmeta.sparse.numba import attention, kernels
 
 LEAST_SHARE = 100_000  # multiplications; below, starting a thread takes longer than it saves
 
@@ -55,13 +54,13 @@ class NumbaBackend:
             width,
         )
         parts = pairwise(_bounds(self.offsets, pack * width))
-        _in_threads([partial(cpu_kernels.multiply, *part, *arguments) for part in parts])
+        _in_threads([partial(kernels.multiply, *part, *arguments) for part in parts])
         return out
 
     def product_skipping_zeros(self, dense: Tensor, needed: Tensor | None = None) -> Tensor:
         live = dense.new_ones(dense.shape[:2]) if needed is None else needed.to(dense.dtype, copy=True)
         live = live.contiguous()
-        cpu_kernels.keep_live(*_strided(dense), dense.shape[-1], live.numpy())
+        kernels.keep_live(*_strided(dense), dense.shape[-1], live.numpy())
         return self.product(dense, right=live)
 
     def row_maximum(self, values: Tensor) -> Tensor:
@@ -73,19 +72,19 @@ class NumbaBackend:
     def at_rows(self, scale: Tensor, dense: Tensor, chosen: Tensor) -> Tensor:
         out = dense.new_zeros(*chosen.shape, dense.shape[-1])
         weights = _array(scale.to(dense.dtype))
-        cpu_kernels.gather(self.offsets, self.columns, *_strided(dense), out.numpy(), weights, _array(chosen))
+        kernels.gather(self.offsets, self.columns, *_strided(dense), out.numpy(), weights, _array(chosen))
         return out
 
     def from_rows(self, scale: Tensor, part: Tensor, chosen: Tensor) -> Tensor:
         out = part.new_zeros(*scale.shape, part.shape[-1])
         weights = _array(scale.to(part.dtype))
-        cpu_kernels.scatter(self.offsets, self.columns, *_strided(part), out.numpy(), weights, _array(chosen))
+        kernels.scatter(self.offsets, self.columns, *_strided(part), out.numpy(), weights, _array(chosen))
         return out
 
     def neighbourhood(self, scale: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Mark the visible neighbours of the ``chosen`` rows (pack, rows), and in turn their neighbours."""
         near, far = scale.new_zeros(scale.shape), scale.new_zeros(scale.shape)
-        cpu_kernels.mark(self.offsets, self.columns, _array(scale), _array(chosen), near.numpy(), far.numpy())
+        kernels.mark(self.offsets, self.columns, _array(scale), _array(chosen), near.numpy(), far.numpy())
         return near, far
 
     @staticmethod
@@ -97,7 +96,7 @@ class NumbaBackend:
         output = output.contiguous()
         back, live = torch.empty_like(output), output.new_empty(output.shape[:2])
         summed = output.new_empty(output.shape[0], output.shape[2])
-        cpu_kernels.mask(*_strided(grad), _array(output), back.numpy(), live.numpy(), summed.numpy())
+        kernels.mask(*_strided(grad), _array(output), back.numpy(), live.numpy(), summed.numpy())
         return back, live, summed
 
     def attends(self, width: int, heads: int) -> bool:
@@ -107,7 +106,7 @@ class NumbaBackend:
         self, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
     ) -> tuple[Tensor, Tensor]:
         out, normaliser = mapped.new_zeros(mapped.shape), target.new_zeros(target.shape)
-        self._for_each_seed(cpu_attention_kernels.attend, visible, mapped, source, target, out, normaliser)
+        self._for_each_seed(attention.attend, visible, mapped, source, target, out, normaliser)
         return out, normaliser
 
     def attention_gradient(
@@ -117,7 +116,7 @@ class NumbaBackend:
         inner = (grad * out).unflatten(-1, (target.shape[-1], -1)).sum(-1)
         back = [tensor.new_zeros(tensor.shape) for tensor in (mapped, source, target)]
         given = (visible, mapped, source, target, normaliser, grad, inner)
-        self._for_each_seed(cpu_attention_kernels.attend_backward, *given, *back)
+        self._for_each_seed(attention.attend_backward, *given, *back)
         return back[0], back[1], back[2]
 
     def _for_each_seed(self, kernel: Callable[..., None], *tensors: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The compiled functions of sparse products on a CPU, in Numba; ``numba_backend`` calls them.
+"""The compiled functions of sparse products on a CPU, in Numba; ``backend`` calls them.
 
 Values are laid out seed by seed, so that the rows which a seed gathers stay in the cache. A compiled function
 gets an array as one axis of numbers and two strides, because the parameters of a pack are laid out otherwise.

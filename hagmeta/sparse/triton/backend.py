@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.sparse.backend import Finish
-from hagmeta.sparse.triton import attention as attention_kernels
-from hagmeta.sparse.triton import kernels
+from hagmeta.sparse.triton import attention, kernels
 
 
 class TritonBackend:
@@ -82,7 +81,7 @@ class TritonBackend:
         return kernels.from_rows(self._offsets, self._columns, scale.contiguous(), weighed, chosen)
 
     def attends(self, width: int, heads: int) -> bool:
-        return attention_kernels.fits(width, heads)
+        return attention.fits(width, heads)
 
     @cached_property
     def _by_length(self) -> Tensor:
@@ -94,14 +93,14 @@ class TritonBackend:
         self, visible: Tensor, mapped: Tensor, source: Tensor, target: Tensor
     ) -> tuple[Tensor, Tensor]:
         given = (each.contiguous() for each in (visible, mapped, source, target))
-        return attention_kernels.forward(self._offsets, self._columns, self._by_length, *given)
+        return attention.forward(self._offsets, self._columns, self._by_length, *given)
 
     def attention_gradient(
         self, visible: Tensor, known: Sequence[Tensor], grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         visible, grad, *known = (each.contiguous() for each in (visible, grad, *known))
         rows = self._offsets, self._columns, self._by_length
-        return attention_kernels.backward(*rows, visible, known, grad)
+        return attention.backward(*rows, visible, known, grad)
 
 
 def _factors(scale: Tensor, chosen: Tensor) -> Tensor:
