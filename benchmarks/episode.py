@@ -116,7 +116,7 @@ def pack_step(context: Context) -> Callable[[Episode], object]:
 def seconds(context: Context, repeat: int, step: Callable[[Episode], object]) -> float:
     """Of one of ``repeat`` episodes, drawing them included, after a warm-up."""
     episodes: Iterator[Episode] = ahead(
-        pseudo_episodes(context, context.knowledge.training()), context.runtime.device
+        pseudo_episodes(context, context.known.training()), context.runtime.device
     )
     if context.runtime.device.type == "cuda":
         return gpu_seconds(context, repeat, lambda: step(next(episodes)))
@@ -149,7 +149,7 @@ def warm_up(context: Context, step: Callable[[], object]) -> None:
 
 def show_profile(context: Context, step: Callable[[Episode], object], wall: float) -> None:
     """What the GPU does in an episode, by kernel: torch's profiler over two pseudo-streams."""
-    episodes = ahead(pseudo_episodes(context, context.knowledge.training()), context.runtime.device)
+    episodes = ahead(pseudo_episodes(context, context.known.training()), context.runtime.device)
     warm_up(context, lambda: step(next(episodes)))
     repeat = 2 * context.tasks.pseudo_sessions
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:

@@ -42,7 +42,7 @@ HERE = Path(__file__).parent
 class Taught:
     """What makes the encoder of a method in closed form learn in sessions."""
 
-    session_learning = SessionLearning.ANSWERS
+    session_learning = SessionLearning.PSEUDO_LABELS
     freezes_encoder = False
     session_loss = PosteriorMeans.session_loss
     answers = False
@@ -82,9 +82,9 @@ def only_with_guesses() -> None:
     SelfTrainingSettings.unused_by = classmethod(lambda cls, method: "")  # type: ignore[method-assign, assignment]
     learn = SessionEngine._learn
 
-    def later(self: Any, knowledge: Any, streams: Any, session: int) -> None:
+    def later(self: Any, known: Any, streams: Any, session: int) -> None:
         if streams[0].guessed is not None or not self.context.settings.self_training:
-            learn(self, knowledge, streams, session)
+            learn(self, known, streams, session)
 
     SessionEngine._learn = later  # type: ignore[method-assign]
 

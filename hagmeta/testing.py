@@ -34,8 +34,7 @@ from hagmeta.config.run_config import RunConfig, may_differ, pack_key, resolve, 
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import RunOptions
-from hagmeta.engine.run import ValidationScores, prepare, pretrain, run, run_members
-from hagmeta.engine.run import live as meta_train_and_play
+from hagmeta.engine.run import ValidationScores, prepare, pretrain, run, run_members, train_and_evaluate
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.methods import METHODS, Method
 from hagmeta.packs.pack import Pack
@@ -112,7 +111,7 @@ def check_no_leak(
 
     others = with_other_labels(context, "permuted")
     with _labels_in_place(dataset, others.scenarios[0].labels):
-        other_pack, other_answers = live(others)
+        other_pack, other_answers = run_context(others)
     found = _difference(pack, other_pack) or _changed(answers, other_answers)
     _report(method, found, "when hidden labels are replaced")
 
@@ -124,7 +123,7 @@ def check_no_leak(
 
     late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
     assert len(late), "no class arrives after session 1, so nothing is hidden; use more novel-test classes"
-    _, other_answers = live(replace(context, graph=Graph(with_noise_at(dataset, late), CPU)))
+    _, other_answers = run_context(replace(context, graph=Graph(with_noise_at(dataset, late), CPU)))
     found = _changed([seed[:2] for seed in answers], [seed[:2] for seed in other_answers])
     _report(method, found, "when features and edges of nodes that arrive later are replaced")
 
@@ -208,7 +207,7 @@ def check_plain(
     base = base or Base(method, dataset, settings)
     packed, answers = base.lived
     try:
-        plain, plain_answers = live(prepare(base.config, [SEED], base.dataset, CPU, mode="plain"))
+        plain, plain_answers = run_context(prepare(base.config, [SEED], base.dataset, CPU, mode="plain"))
     except Exception as error:
         raise AssertionError(f"{_shown(method)} fails in plain mode: {error!r}") from error
     found = _beyond_rounding(packed, plain) or _changed(answers, plain_answers, share=ACCURACY)
@@ -302,13 +301,13 @@ class Base:
     @cached_property
     def _ran(self) -> tuple[Pack, list[Evaluator], list[ValidationScores]]:
         pack = pretrain(self.context)
-        return pack, *meta_train_and_play(self.context, pack)
+        return pack, *train_and_evaluate(self.context, pack)
 
 
-def live(context: Context) -> tuple[Pack, Answers]:
+def run_context(context: Context) -> tuple[Pack, Answers]:
     """Run everything in ``context``; return the final parameters and all predictions by seed and session."""
     pack = pretrain(context)
-    evaluators, _ = meta_train_and_play(context, pack)
+    evaluators, _ = train_and_evaluate(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 
 

@@ -460,11 +460,11 @@ def remarks(config: RunConfig) -> list[str]:
     """Return what a user should know about a resolved configuration before it runs."""
     assert config.classes and config.n_way and config.sessions
     notes = [note for note in [vars(config).get("_proposal", "")] if note]
-    played = config.groups[1]
-    if played and not config.classes[1]:
+    simulated = config.groups[1]
+    if simulated and not config.classes[1]:
         notes.append(
-            f"there are no novel-train classes, so the seed draws {played} of the {config.classes[0]} base "
-            "classes to play new ones in training; metrics count them as base classes"
+            f"there are no novel-train classes, so the seed draws {simulated} of the {config.classes[0]} "
+            "base classes to play new ones in training; metrics count them as base classes"
         )
     left = config.classes[2] - config.sessions * config.n_way
     if left:

@@ -129,7 +129,7 @@ class SelfTrainingSettings(Settings):
     def unused_by(cls, method: Any) -> str:
         if method.traits.oracle:
             return "the method knows all labels"
-        by_more = method.session_learning in (SessionLearning.REPLAY, SessionLearning.ANSWERS)
+        by_more = method.session_learning in (SessionLearning.REPLAY, SessionLearning.PSEUDO_LABELS)
         return "" if not by_more else "the method does not learn from supports alone"
 
 

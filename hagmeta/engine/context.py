@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hagmeta.config.settings import PhaseSettings
 from hagmeta.engine.cache import Cache, Fits
-from hagmeta.engine.known.knowledge import KnowledgeSource
+from hagmeta.engine.known.session import KnownAt
 from hagmeta.engine.known.tasks import TaskMaker
 from hagmeta.engine.known.views import Views
 from hagmeta.engine.runtime import Runtime
@@ -21,7 +21,7 @@ from hagmeta.sparse.graph import Graph
 
 @dataclass(frozen=True)
 class Context:
-    """The members of a pack, with helpers for execution, knowledge and tasks.
+    """The members of a pack, with helpers for execution, known and tasks.
 
     A member is a configuration and a seed. `settings` are those of the first member; the others differ only
     in numbers that steps read (`Method.differs`).
@@ -57,11 +57,11 @@ class Context:
         return make_protocol(self.settings)
 
     @cached_property
-    def knowledge(self) -> KnowledgeSource:
+    def known(self) -> KnownAt:
         """The source of what is visible and known in each phase."""
         source = self.fits or self.cache
         views = Views(self.graph, self.scenarios, self.settings, self.protocol, source)
-        return KnowledgeSource(self.graph, self.scenarios, self.settings, self.protocol, views)
+        return KnownAt(self.graph, self.scenarios, self.settings, self.protocol, views)
 
     @cached_property
     def tasks(self) -> TaskMaker:

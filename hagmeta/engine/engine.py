@@ -13,16 +13,16 @@ from torch import Tensor
 
 from hagmeta.engine.context import Context
 from hagmeta.engine.hooks import add_classes, consolidate
-from hagmeta.engine.known.knowledge import Knowledge
-from hagmeta.engine.known.lessons import (
-    AnswersLesson,
-    HeldOutLesson,
-    Lesson,
-    ReplayLesson,
-    SupportsLesson,
-    lesson_of,
+from hagmeta.engine.known.batches import (
+    HeldOutBatches,
+    PseudoLabelBatches,
+    ReplayBatches,
+    SessionBatches,
+    SupportBatches,
+    batches_of,
 )
 from hagmeta.engine.known.memory import Memory
+from hagmeta.engine.known.session import Known
 from hagmeta.engine.scores.readout import ReadOut
 from hagmeta.engine.scores.temperature import fitted_temperature
 from hagmeta.engine.training.divergence import check_losses, check_scores
@@ -65,11 +65,11 @@ class EngineState:
         )
 
 
-class Known(NamedTuple):
+class Learnt(NamedTuple):
     """What is known in a session."""
 
-    given: Knowledge  # by the protocol
-    learnt: Knowledge  # for predictions: with the statistics of the method, and classes known by its memory
+    given: Known  # by the protocol
+    known: Known  # for predictions: with the statistics of the method, and classes known by its memory
     streams: Sequence[Stream]  # with self-training nodes, if there are any
 
 
@@ -86,16 +86,16 @@ class Engine(ABC):
         self.finished = 0
 
     @abstractmethod
-    def learn(self, session: int) -> Known:
+    def learn(self, session: int) -> Learnt:
         """Learn from the labels of `session`. Return what its predictions need."""
 
     @abstractmethod
-    def answer(self, known: Known, session: int) -> Answers:
+    def answer(self, learnt: Learnt, session: int) -> Answers:
         """Return the predictions for the queries of `session`."""
 
-    def consolidate(self, known: Known, session: int) -> None:
+    def consolidate(self, learnt: Learnt, session: int) -> None:
         """Let the method summarise what it learnt in `session`."""
-        consolidate(self.context, self.pack, known.given, self.streams, session)
+        consolidate(self.context, self.pack, learnt.given, self.streams, session)
 
     @property
     def state(self) -> EngineState:
@@ -107,9 +107,9 @@ class Engine(ABC):
         self.pack.load(state.parameters)
         self.finished = state.finished
 
-    def _begin(self, session: int) -> Knowledge:
+    def _begin(self, session: int) -> Known:
         """Return what the protocol makes known in `session`, and add its classes to the parameters."""
-        given = self.context.knowledge.session(self.streams, session)
+        given = self.context.known.session(self.streams, session)
         add_classes(self.context, self.pack, given, self.streams, session)
         return given
 
@@ -142,78 +142,78 @@ class SessionEngine(Engine):
         self.tempers = purpose == "test" and context.settings.scored_on == "test"
         self.temperature: Tensor | None = None
         self.memory: Memory | None = None
-        self.lesson: Lesson
-        kind = lesson_of(context.method)
-        if kind is ReplayLesson:
+        self.batches: SessionBatches
+        kind = batches_of(context.method)
+        if kind is ReplayBatches:
             self.memory = Memory(context, streams)
-            self.lesson = ReplayLesson(context, self.memory)
-        elif kind is SupportsLesson:
-            self.lesson = SupportsLesson(context)
-        elif kind is AnswersLesson:
-            self.lesson = AnswersLesson(context)
+            self.batches = ReplayBatches(context, self.memory)
+        elif kind is SupportBatches:
+            self.batches = SupportBatches(context)
+        elif kind is PseudoLabelBatches:
+            self.batches = PseudoLabelBatches(context)
         else:
-            self.lesson = HeldOutLesson(context, streams, purpose)
-        self.learns = context.method.session_learning is not SessionLearning.NONE and self.lesson.teaches
+            self.batches = HeldOutBatches(context, streams, purpose)
+        self.learns = context.method.session_learning is not SessionLearning.NONE and self.batches.has_targets
         self.step = 0
 
-    def learn(self, session: int) -> Known:
+    def learn(self, session: int) -> Learnt:
         given, streams = self._begin(session), self.streams
-        knowledge = self.context.knowledge.with_fixed_features(self.pack, given)
+        known = self.context.known.with_fixed_features(self.pack, given)
         if session == 0:
-            self._change("after_training", knowledge, streams, session)
+            self._change("after_training", known, streams, session)
         if self.context.method.has("session_statistics"):
             self.before = self.pack.states()
-        knowledge = self._with_statistics(knowledge, session)
+        known = self._with_statistics(known, session)
         if session > 0:
-            self._change("before_session", knowledge, streams, session)
-            self._learn(knowledge, streams, session)
+            self._change("before_session", known, streams, session)
+            self._learn(known, streams, session)
             if self.context.settings.self_training:
-                streams = self._with_guesses(knowledge, session)
-                self._learn(knowledge, streams, session)
+                streams = self._with_guesses(known, session)
+                self._learn(known, streams, session)
         if self.memory is not None:
-            self.memory.keep(self.pack, knowledge, session)
+            self.memory.keep(self.pack, known, session)
         self.finished = session + 1
-        return Known(given, self._remembered(knowledge, session), streams)
+        return Learnt(given, self._remembered(known, session), streams)
 
-    def known_after(self, session: int) -> Known:
+    def known_after(self, session: int) -> Learnt:
         """Return what is known after `session`, which was learnt before, perhaps on another graph."""
-        given = self.context.knowledge.session(self.streams, session)
+        given = self.context.known.session(self.streams, session)
         now = self.pack.snapshot()
         self.pack.load(self.before)
-        knowledge = self.context.knowledge.with_fixed_features(self.pack, given)
-        knowledge = self._with_statistics(knowledge, session)
+        known = self.context.known.with_fixed_features(self.pack, given)
+        known = self._with_statistics(known, session)
         self.pack.restore(now)
-        return Known(given, self._remembered(knowledge, session), self.streams)
+        return Learnt(given, self._remembered(known, session), self.streams)
 
-    def _remembered(self, knowledge: Knowledge, session: int) -> Knowledge:
-        """Return `knowledge` by the nodes in the memory, if the method has one."""
+    def _remembered(self, known: Known, session: int) -> Known:
+        """Return `known` by the nodes in the memory, if the method has one."""
         if self.memory is None or self.context.tasks.keeps_prototypes:
-            return knowledge
+            return known
         kept = self.memory.nodes(), self.memory.labels(session)
-        return self.context.knowledge.known_by(self.streams, session, *kept)
+        return self.context.known.known_by(self.streams, session, *kept)
 
     @torch.no_grad()
-    def probabilities(self, known: Known, session: int) -> tuple[Tensor, Tensor]:
+    def probabilities(self, learnt: Learnt, session: int) -> tuple[Tensor, Tensor]:
         """Return probabilities of the queries of `session`, and logits that say how well they fit each class.
 
         Both are (pack, queries, classes). If all logits are low, a query may belong to none of the classes.
         """
-        task, shared = self._task(known.learnt, known.streams, session)
-        scores = self.read_out.scores(self.pack, shared, known.learnt, task)
+        task, shared = self._task(learnt.known, learnt.streams, session)
+        scores = self.read_out.scores(self.pack, shared, learnt.known, task)
         self._confidence(scores, session)
         logits = self.read_out.logits(scores)
         if self.context.method.has("open_set_logits"):
-            logits = self.pack.run("open_set_logits", (shared,), known.learnt.view, task)
+            logits = self.pack.run("open_set_logits", (shared,), learnt.known.view, task)
         return self.read_out.probabilities(scores), logits
 
     @torch.no_grad()
-    def _with_statistics(self, knowledge: Knowledge, session: int) -> Knowledge:
-        """Return `knowledge` with the statistics that no step of the session changes."""
+    def _with_statistics(self, known: Known, session: int) -> Known:
+        """Return `known` with the statistics that no step of the session changes."""
         if not self.context.method.has("session_statistics"):
-            return knowledge
-        task, shared = self._task(knowledge, self.streams, session)
-        found = self.pack.run("session_statistics", (shared,), knowledge.view, task)
-        return replace(knowledge, view=knowledge.view._replace(session_statistics=found))
+            return known
+        task, shared = self._task(known, self.streams, session)
+        found = self.pack.run("session_statistics", (shared,), known.view, task)
+        return replace(known, view=known.view._replace(session_statistics=found))
 
     @property
     def state(self) -> EngineState:
@@ -228,7 +228,7 @@ class SessionEngine(Engine):
             class_statistics=self.class_statistics,
             label_counts=self.read_out.kept,
             replay=self.memory.kept if self.memory else [],
-            draws=self.lesson.state(),
+            draws=self.batches.state(),
             step=self.step,
             temperature=self.temperature,
         )
@@ -241,71 +241,71 @@ class SessionEngine(Engine):
         self.read_out.kept = state.label_counts
         if self.memory:
             self.memory.kept = state.replay
-        self.lesson.load(state.draws)
+        self.batches.load(state.draws)
         self.temperature = None if state.temperature is None else state.temperature.to(device)
 
-    def _with_guesses(self, knowledge: Knowledge, session: int) -> list[Stream]:
+    def _with_guesses(self, known: Known, session: int) -> list[Stream]:
         """Return the streams with self-training nodes added to the supports of `session`."""
-        task, shared = self._task(knowledge, self.streams, session)
+        task, shared = self._task(known, self.streams, session)
         earlier, own = self.streams[0].supports(session)
         count = self.context.settings.self_training + own.shape[1] - earlier.shape[1]
-        guesses = self.read_out.guesses(self.pack, shared, knowledge, task, count).cpu().numpy()
+        guesses = self.read_out.guesses(self.pack, shared, known, task, count).cpu().numpy()
         return [replace(s, guessed=nodes) for s, nodes in zip(self.streams, guesses, strict=True)]
 
-    def _learn(self, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
+    def _learn(self, known: Known, streams: Sequence[Stream], session: int) -> None:
         if not self.learns:
             return
-        for steps in self.lesson.courses(self.context.settings.finetune_steps):
-            self._take(steps, knowledge, streams, session)
-        self._change("after_session", knowledge, streams, session)
+        for steps in self.batches.parts(self.context.settings.finetune_steps):
+            self._take(steps, known, streams, session)
+        self._change("after_session", known, streams, session)
 
     @torch.no_grad()
-    def _change(self, hook: str, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
+    def _change(self, hook: str, known: Known, streams: Sequence[Stream], session: int) -> None:
         """Let the method change its parameters, if it defines `hook`."""
         if self.context.method.has(hook):
-            task, shared = self._task(knowledge, streams, session)
-            self.pack.assign(self.pack.run(hook, (shared,), knowledge.view, task))
+            task, shared = self._task(known, streams, session)
+            self.pack.assign(self.pack.run(hook, (shared,), known.view, task))
 
-    def _take(self, number: int, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> None:
+    def _take(self, number: int, known: Known, streams: Sequence[Stream], session: int) -> None:
         """Take `number` gradient steps."""
-        shared = self.context.tasks.shared(knowledge, streams[0].sizes(session))
-        self.lesson.begin(self.pack, shared, knowledge.view, streams, session)
-        lessons = (self.lesson.task(session) for _ in range(number))
-        lessons = (
-            (task._replace(class_statistics=self.class_statistics), target) for task, target in lessons
+        shared = self.context.tasks.shared(known, streams[0].sizes(session))
+        self.batches.begin(self.pack, shared, known.view, streams, session)
+        batches = (self.batches.task(session) for _ in range(number))
+        batches = (
+            (task._replace(class_statistics=self.class_statistics), target) for task, target in batches
         )
         with self.context.runtime.capture() as capture:
             rate = self.context.runtime.values("finetune_rate")
             steps = self.context.runtime.steps(self.pack, rate, capture)
-            for task, target in self.context.runtime.ahead(lessons):
+            for task, target in self.context.runtime.ahead(batches):
                 key = fold(self.key, self.step)
-                steps.take("session_loss", (shared,), (knowledge.view,), (task, target, key))
+                steps.take("session_loss", (shared,), (known.view,), (task, target, key))
                 self.step += 1
             check_losses(self.context, steps, self._phase(session))
-        self.lesson.end()
+        self.batches.end()
 
-    def _task(self, knowledge: Knowledge, streams: Sequence[Stream], session: int) -> tuple[Task, Shared]:
-        task = self.context.tasks.session(streams, session, knowledge.all_averaged)
+    def _task(self, known: Known, streams: Sequence[Stream], session: int) -> tuple[Task, Shared]:
+        task = self.context.tasks.session(streams, session, known.all_averaged)
         task = task._replace(class_statistics=self.class_statistics)
-        return task, self.context.tasks.shared(knowledge, streams[0].sizes(session))
+        return task, self.context.tasks.shared(known, streams[0].sizes(session))
 
     @torch.no_grad()
-    def answer(self, known: Known, session: int) -> Answers:
-        context, knowledge, streams = self.context, known.learnt, known.streams
-        task, shared = self._task(knowledge, streams, session)
+    def answer(self, learnt: Learnt, session: int) -> Answers:
+        context, known, streams = self.context, learnt.known, learnt.streams
+        task, shared = self._task(known, streams, session)
         fitted = self._known_for_validation() if self.tempers and session == 0 else []
         query = task.query
         if fitted:  # in the same pass
             query = torch.cat([query, stack_padded(fitted).to(query.device)], 1)
-        scores = self.read_out.scores(self.pack, shared, knowledge, task._replace(query=query))
+        scores = self.read_out.scores(self.pack, shared, known, task._replace(query=query))
         if fitted:
             scores, of_known = scores.tensor_split([task.query.shape[1]], 1)
             self._confidence(of_known, session)
             self.temperature = self._fitted_temperature(of_known, fitted)
         assert scores.shape[-1] == task.classes.shape[-1], "a method must score all classes, even kept ones"
-        self._diagnose(shared, knowledge.view, task)
+        self._diagnose(shared, known.view, task)
         if context.tasks.keeps_prototypes:
-            self.class_statistics = self.pack.run("class_statistics", (shared,), knowledge.view, task)
+            self.class_statistics = self.pack.run("class_statistics", (shared,), known.view, task)
         rows, shares = scores.argmax(-1).cpu().numpy(), self._confidence(scores, session)
         tempered: Sequence[np.ndarray | None] = [None] * len(streams)
         if self.temperature is not None:

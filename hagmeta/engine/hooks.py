@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.known.session import Known
 from hagmeta.methods.base import MetaTraining, Shared, Task
 from hagmeta.packs.pack import Pack, stack, stack_padded
 from hagmeta.scenarios.scenario import Scenario, Stream
@@ -17,17 +17,15 @@ from hagmeta.scenarios.scenario import Scenario, Stream
 NO_TARGET = -1  # the target of padding
 
 
-def add_classes(
-    context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
-) -> None:
+def add_classes(context: Context, pack: Pack, known: Known, streams: Sequence[Stream], session: int) -> None:
     """Let a method initialise its parameters for the new classes of `session`."""
     new = new_classes(context, streams, session)
     if new:
-        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
-        _add(pack, shared, new, knowledge, context.tasks.session(streams, session))
+        shared = context.tasks.shared(known, streams[0].sizes(session))
+        _add(pack, shared, new, known, context.tasks.session(streams, session))
 
 
-def add_trained_classes(context: Context, pack: Pack, training: Knowledge) -> None:
+def add_trained_classes(context: Context, pack: Pack, training: Known) -> None:
     """Let a method initialise its parameters for the classes of supervised training."""
     if context.method.has("add_classes") and context.meta_training is MetaTraining.SUPERVISED:
         classes = stack(scenario.trained for scenario in context.scenarios).to(context.runtime.device)
@@ -38,8 +36,8 @@ def add_trained_classes(context: Context, pack: Pack, training: Knowledge) -> No
 
 
 @torch.no_grad()
-def _add(pack: Pack, shared: Shared, new: int, knowledge: Knowledge, task: Task) -> None:
-    pack.assign(pack.run("add_classes", (shared, new), knowledge.view, task))
+def _add(pack: Pack, shared: Shared, new: int, known: Known, task: Task) -> None:
+    pack.assign(pack.run("add_classes", (shared, new), known.view, task))
 
 
 def new_classes(context: Context, streams: Sequence[Stream], session: int) -> int:
@@ -52,14 +50,12 @@ def new_classes(context: Context, streams: Sequence[Stream], session: int) -> in
     return len(arrived)
 
 
-def consolidate(
-    context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
-) -> None:
+def consolidate(context: Context, pack: Pack, known: Known, streams: Sequence[Stream], session: int) -> None:
     """Let a method summarise what it learnt in `session`, before another follows."""
     if context.method.has("consolidate"):
-        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
-        lesson = labelled(context, streams, session)
-        gradients = pack.slopes(pack.run("consolidation_loss", (shared,), knowledge.view, *lesson))
+        shared = context.tasks.shared(known, streams[0].sizes(session))
+        batches = labelled(context, streams, session)
+        gradients = pack.slopes(pack.run("consolidation_loss", (shared,), known.view, *batches))
         with torch.no_grad():
             pack.assign(pack.run("consolidate", (), gradients))
 

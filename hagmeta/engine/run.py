@@ -1,7 +1,7 @@
 """Run configurations with their seeds: pre-train, meta-train, evaluate, and return an output per run.
 
 `run` is for one configuration, and `run_members` for a pack of several. Both prepare the data, `pretrain` and
-`live`, which meta-trains and plays the sessions.
+`train_and_evaluate`, which meta-trains and plays the sessions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hagmeta.engine.checkpoints import State
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import Mode, RunOptions
 from hagmeta.engine.runtime import Runtime
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train, trained_before
 from hagmeta.engine.training.pretrain import pretrained_encoders
 from hagmeta.methods import METHODS, make_method
@@ -44,7 +44,7 @@ from hagmeta.sparse.plain import PlainGraph
 Member = tuple[RunConfig, int]  # a configuration and a seed
 MOST_BYTES = 2**30  # of the dense covariance of the columns that a method computes
 ValidationScores = dict[str, float | None]
-NOT_REHEARSED: ValidationScores = {"stream": None, "last": None, "average": None}
+NOT_VALIDATED: ValidationScores = {"stream": None, "last": None, "average": None}
 
 
 class RunOutput(NamedTuple):
@@ -131,7 +131,7 @@ def _run(members: Sequence[Member], dataset: Dataset, options: RunOptions) -> li
             context = prepare_members(members, dataset, options)
         with clock("pretrain"):
             pack = pretrain(context)
-        evaluators, validation = live(context, pack, clock)
+        evaluators, validation = train_and_evaluate(context, pack, clock)
     about = once_each(lambda config: _about(config, dataset, context), [config for config, _ in members])
     outputs = []
     for of_member, (_, seed), evaluator, scores in zip(about, members, evaluators, validation, strict=True):
@@ -160,7 +160,7 @@ def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, A
         "scopes": config.scopes(),
         "revisions": config.revisions(),
         "leaks": context.protocol.leaks,
-        "oracle": context.method.traits.oracle or context.knowledge.knows_true_means,
+        "oracle": context.method.traits.oracle or context.known.knows_true_means,
         "traits": asdict(_traits(context.method, config)),
     }
 
@@ -197,7 +197,7 @@ def prepare_members(members: Sequence[Member], dataset: Dataset, options: RunOpt
     graph = (PlainGraph if runtime.plain else Graph)(dataset, options.device, first.normalisation)
     cache = Cache(options.cache, datasets.fingerprint(dataset)) if options.cache else None
     context = Context(graph, scenarios, first, runtime, cache)
-    views = context.knowledge.views
+    views = context.known.views
     _ = views.inputs, views.narrow  # computed here, so that their time counts as preparation
     return context
 
@@ -219,14 +219,14 @@ def check_features(config: RunConfig, dataset: Dataset) -> None:
 def pretrain(context: Context) -> Pack:
     """Return a pack with one method per member, with its pre-trained encoder, if it needs one."""
     pairs = zip(context.members, context.seeds, strict=True)
-    methods = [make_method(settings, context.knowledge.views.sizes, seed) for settings, seed in pairs]
+    methods = [make_method(settings, context.known.views.sizes, seed) for settings, seed in pairs]
     if hasattr(methods[0], "encoder"):
         for method, encoder in zip(methods, pretrained_encoders(context), strict=True):
             method.encoder.load_state_dict(encoder)
     return context.runtime.pack(methods)
 
 
-def live(
+def train_and_evaluate(
     context: Context, pack: Pack, clock: Clock | None = None
 ) -> tuple[list[Evaluator], list[ValidationScores]]:
     """Meta-train the pack, score the validation streams if classes are held out, and play the test streams.
@@ -248,28 +248,30 @@ def live(
     with clock("gpil"):
         trained = trained_before(context, pack, before["trained"]) if before else meta_train(context, pack)
     with clock("evaluate"):
-        rehearsed: list[ValidationScores] = before["rehearsed"] if before else [NOT_REHEARSED] * pack.size
+        validation: list[ValidationScores] = before["validation"] if before else [NOT_VALIDATED] * pack.size
         if context.settings.val_classes and context.protocol.validates and not before:
-            rehearsed = rehearse(context, pack)
+            validation = validate(context, pack)
 
         def keep(session: int, make: Callable[[], State]) -> None:
             assert checkpoints
             checkpoints.keep(
                 "sessions",
                 f"session {session}",
-                lambda: {"trained": trained.state(), "rehearsed": rehearsed, "played": make()},
+                lambda: {"trained": trained.state(), "validation": validation, "evaluated": make()},
             )
 
         streams = [scenario.test for scenario in context.scenarios]
-        played = before["played"] if before else None
-        evaluators = play(context, pack, streams, "test", trained, keep if checkpoints else None, played)
+        evaluated = before["evaluated"] if before else None
+        evaluators = evaluate_streams(
+            context, pack, streams, "test", trained, keep if checkpoints else None, evaluated
+        )
     if context.settings.scored_on == "validation":
-        rehearsed = _scores(evaluators)
-    pairs = zip(trained.best, rehearsed, strict=True)
+        validation = _scores(evaluators)
+    pairs = zip(trained.best, validation, strict=True)
     return evaluators, [{"gpil": best, **values} for best, values in pairs]
 
 
-def rehearse(context: Context, pack: Pack) -> list[ValidationScores]:
+def validate(context: Context, pack: Pack) -> list[ValidationScores]:
     """Play the validation streams, restore the parameters, and return the scores of each seed.
 
     Sessions of validation streams learn as those of test streams do. The scores are macro accuracy at the
@@ -277,7 +279,7 @@ def rehearse(context: Context, pack: Pack) -> list[ValidationScores]:
     """
     before = pack.snapshot()
     streams = [scenario.validation for scenario in context.scenarios]
-    evaluators = play(context, pack, streams, "validation")
+    evaluators = evaluate_streams(context, pack, streams, "validation")
     pack.restore(before)
     return _scores(evaluators)
 

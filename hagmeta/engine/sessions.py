@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hagmeta.engine.checkpoints import State
 from hagmeta.engine.context import Context
-from hagmeta.engine.engine import Answers, Engine, EngineState, Known, SessionEngine
-from hagmeta.engine.known.knowledge import Knowledge
-from hagmeta.engine.known.lessons import before_steps
+from hagmeta.engine.engine import Answers, Engine, EngineState, Learnt, SessionEngine
+from hagmeta.engine.known.batches import before_steps
+from hagmeta.engine.known.session import Known
 from hagmeta.engine.known.tasks import stacked
 from hagmeta.engine.scores.embeddings import query_embeddings
 from hagmeta.engine.training.divergence import check_losses
@@ -24,7 +24,7 @@ from hagmeta.scenarios.evaluator import Evaluator
 from hagmeta.scenarios.scenario import Stream
 
 
-def play(
+def evaluate_streams(
     context: Context,
     pack: Pack,
     streams: Sequence[Stream],
@@ -59,23 +59,23 @@ def play(
         for evaluator, state in zip(evaluators, before["evaluators"], strict=True):
             evaluator.load(state)
     for session in range(engine.finished, streams[0].sessions + 1):
-        known = engine.learn(session)
-        answers = engine.answer(known, session)
+        learnt = engine.learn(session)
+        answers = engine.answer(learnt, session)
         if session < streams[0].sessions:
-            engine.consolidate(known, session)
+            engine.consolidate(learnt, session)
         for evaluator, answer in zip(evaluators, answers, strict=True):
             evaluator.record(*answer)
         for seed, evaluator in enumerate(evaluators):
             evaluator.note({name: float(values[seed]) for name, values in engine.diagnosed.items()})
         if purpose == "test" and session == context.runtime.options.embeddings_after:
-            embedded = query_embeddings(context, pack, known.given, streams, session)
+            embedded = query_embeddings(context, pack, learnt.given, streams, session)
             for evaluator, arrays in zip(evaluators, embedded, strict=True):
                 evaluator.embeddings = arrays
         accuracy = float(np.mean([evaluator.last_accuracy() for evaluator in evaluators]))
         context.runtime.options.progress(purpose, session, streams[0].sessions, {"accuracy": accuracy})
         if keep and session < streams[0].sessions:
             keep(session, partial(_state, engine, evaluators))
-        del known  # the next session may need its memory
+        del learnt  # the next session may need its memory
     return evaluators
 
 
@@ -99,35 +99,35 @@ class _ScoringWhileLearning(Engine):
         # Whether new classes have a second prototype, as in the authors' code.
         self.second = context.settings.faithful and context.method.second_prototypes
 
-    def learn(self, session: int) -> Known:
+    def learn(self, session: int) -> Learnt:
         given = self._begin(session)
         self.answers = self._step(given, session) if session else self._after_training()
         self.finished = session + 1
-        return Known(given, given, self.streams)
+        return Learnt(given, given, self.streams)
 
-    def answer(self, known: Known, session: int) -> Answers:
+    def answer(self, learnt: Learnt, session: int) -> Answers:
         return self.answers
 
     def _after_training(self) -> Answers:
         return [(*self.trained.answers_of(seed), None, None) for seed in range(self.pack.size)]
 
-    def _step(self, knowledge: Knowledge, session: int) -> Answers:
+    def _step(self, known: Known, session: int) -> Answers:
         """Take the step of a session, and return the predictions of its forward pass."""
         queries = [stream.queries[session] for stream in self.streams]
-        meanings = [self._meanings(stream, session) for stream in self.streams]
-        shared, task, target = self._lesson(knowledge, session, queries, meanings)
+        meanings = [self._classes_of_positions(stream, session) for stream in self.streams]
+        shared, task, target = self._batch(known, session, queries, meanings)
         drawn = (task, target, fold(self.key, session))
         with self.context.runtime.capture() as capture:
             steps = self.trained.steps.under(capture)
-            rows = steps.take("session_loss", (shared,), (knowledge.view,), drawn).argmax(-1).cpu().numpy()
+            rows = steps.take("session_loss", (shared,), (known.view,), drawn).argmax(-1).cpu().numpy()
         check_losses(self.context, steps, self._phase(session))
-        self._diagnose(shared, knowledge.view, task)
+        self._diagnose(shared, known.view, task)
         answers = zip(queries, meanings, rows, strict=True)
         return [(asked, meaning[row], None, None) for asked, meaning, row in answers]
 
-    def _lesson(
+    def _batch(
         self,
-        knowledge: Knowledge,
+        known: Known,
         session: int,
         queries: list[np.ndarray],
         meanings: list[np.ndarray],
@@ -144,10 +144,10 @@ class _ScoringWhileLearning(Engine):
             for meaning, scenario, nodes in zip(meanings, context.scenarios, queries, strict=True)
         ]
         sizes = streams[0].sizes(session)
-        shared = context.tasks.shared(knowledge, sizes + sizes[-1:] * self.second)
-        return shared, before_steps(self.pack, shared, knowledge.view, task), stack(target)
+        shared = context.tasks.shared(known, sizes + sizes[-1:] * self.second)
+        return shared, before_steps(self.pack, shared, known.view, task), stack(target)
 
-    def _meanings(self, stream: Stream, session: int) -> np.ndarray:
+    def _classes_of_positions(self, stream: Stream, session: int) -> np.ndarray:
         """Return the class of each position; -1 for the second prototypes of new classes."""
         if not self.second:
             return stream.met(session)

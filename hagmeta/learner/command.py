@@ -89,11 +89,11 @@ def _learn(arguments: Sequence[str]) -> None:
         labels = own_labels(graph)
         if not labels:
             raise UserError(f"{graph.name} has no labels; expected labels of the classes to learn.")
-        told: dict[str, list[object]] = {}
+        by_name: dict[str, list[object]] = {}
         for node, name in labels.items():
-            told.setdefault(name, []).append(node)
+            by_name.setdefault(name, []).append(node)
         before = learner.classes_
-        learner.learn(graph, told)
+        learner.learn(graph, by_name)
     new = learner.classes_[len(before) :]
     print(f"new classes: {', '.join(new) or 'none'}")
     print(f"wrote {learner.save(out)}: {learner.summary()}")

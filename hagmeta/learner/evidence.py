@@ -22,13 +22,13 @@ class Evidence:
     class_of: dict[NodeId, int] = field(default_factory=dict)
     held_out: set[NodeId] = field(default_factory=set)  # labels that validate the training
     base: list[int] = field(default_factory=list)  # classes known since `fit`
-    played: list[int] = field(default_factory=list)  # the others known since `fit`; they play new classes
+    simulated: list[int] = field(default_factory=list)  # the others known since `fit`; they play new classes
     sessions: list[int] = field(default_factory=list)  # number of classes in each session after `fit`
 
     @property
     def known(self) -> int:
         """Return the number of classes known since `fit`."""
-        return len(self.base) + len(self.played)
+        return len(self.base) + len(self.simulated)
 
     def copy(self) -> Evidence:
         """Return a copy, to change it and to discard it if something fails."""
@@ -37,7 +37,7 @@ class Evidence:
             {**self.class_of},
             {*self.held_out},
             [*self.base],
-            [*self.played],
+            [*self.simulated],
             [*self.sessions],
         )
 
@@ -53,7 +53,7 @@ class Evidence:
             first += size
         return found
 
-    def tell(self, labels: Mapping[str, Sequence[NodeId]]) -> tuple[list[str], bool]:
+    def add_labels(self, labels: Mapping[str, Sequence[NodeId]]) -> tuple[list[str], bool]:
         """Add labels by class. Return the new classes, and whether labels of known classes changed."""
         number = {name: each for each, name in enumerate(self.class_names)}
         changed = False

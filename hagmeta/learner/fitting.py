@@ -11,7 +11,7 @@ from hagmeta.common.errors import UserError, shown
 from hagmeta.common.plugins.identity import without_hash
 from hagmeta.config.run_config import RunConfig
 from hagmeta.learner.evidence import Evidence
-from hagmeta.learner.scenario import plays
+from hagmeta.learner.scenario import simulates
 from hagmeta.learner.table import NodeId
 from hagmeta.packs.randomness import stream
 from hagmeta.scenarios.scenario import LEAST_BASE
@@ -49,7 +49,7 @@ def draw_evidence(
             evidence.class_of[node] = number[name]
         evidence.held_out = set(validation)
     base, played = some_as_new(np.arange(len(names)), config.groups[0], seed)
-    evidence.base, evidence.played = base.tolist(), played.tolist()
+    evidence.base, evidence.simulated = base.tolist(), played.tolist()
     _check_enough(evidence, config)
     return evidence
 
@@ -77,16 +77,16 @@ def check_classes(labels: Mapping[NodeId, str]) -> int:
 
 def _check_enough(evidence: Evidence, config: RunConfig) -> None:
     assert config.k_shot and config.query_shot
-    needed = config.k_shot + config.query_shot if plays(config) else 1
+    needed = config.k_shot + config.query_shot if simulates(config) else 1
     counts = np.zeros((2, len(evidence.class_names)), dtype=np.int64)
     for node, c in evidence.class_of.items():
         counts[int(node in evidence.held_out), c] += 1
     for name, train, held in zip(evidence.class_names, *counts.tolist(), strict=True):
-        if train < needed or (plays(config) and not held):
+        if train < needed or (simulates(config) and not held):
             raise UserError(
                 f"class {shown(name)} has {train} labels to train on and {held} to validate; "
-                f"{without_hash(config.method)} needs {needed} and {int(plays(config))}. Give more labels, "
-                "or use a smaller k_shot or a method without episodes, such as posterior-means."
+                f"{without_hash(config.method)} needs {needed} and {int(simulates(config))}. Give more "
+                "labels, or use a smaller k_shot or a method without episodes, such as posterior-means."
             )
     if not counts[1].any():
         raise UserError("no label is left to validate the training; give a class at least two labels.")

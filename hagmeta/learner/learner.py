@@ -30,7 +30,7 @@ from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.learner.evidence import check_name, labels_by_class, labels_by_node
 from hagmeta.learner.fitting import check_classes, draw_evidence
 from hagmeta.learner.novelty import fitted_novelty
-from hagmeta.learner.state import Found, State, answers, engine_of, make_context, new_engine, teach
+from hagmeta.learner.state import Found, State, answers, engine_of, learn_session, make_context, new_engine
 from hagmeta.learner.storage import load, save
 from hagmeta.learner.table import (
     Columns,
@@ -198,7 +198,7 @@ class Learner:
             context = make_context(state, table, RunOptions(device=self.device, progress=progress))
             pack = pretrain(context)
             meta_train(context, pack)
-            found = teach(state, table, new_engine(context, pack))
+            found = learn_session(state, table, new_engine(context, pack))
         self._last = _calibrated(dataset, state, table, found)
         self._state, self._reported = state, set()
         return self
@@ -221,14 +221,14 @@ class Learner:
                 stays as it was.
         """
         state = self._fitted
-        told = labels_by_class(labels, argument="labels")
+        by_name = labels_by_class(labels, argument="labels")
         dataset = as_graph(data)
-        _check_nodes(dataset, [node for nodes in told.values() for node in nodes], "labels")
+        _check_nodes(dataset, [node for nodes in by_name.values() for node in nodes], "labels")
         self._report(dataset)
         slots = kept_slots(slots_of(ids_of(dataset), state.slots), state.slots)
         table = make_table(dataset, slots, state.columns)
         evidence = state.evidence.copy()
-        new, changed = evidence.tell(told)
+        new, changed = evidence.add_labels(by_name)
         if changed and learns_once(METHODS[state.config.method]):
             raise UserError(
                 f"{without_hash(state.config.method)} learns the labels of a class only once, so it cannot "
@@ -244,7 +244,7 @@ class Learner:
             while new:
                 evidence.sessions.append(len(new[: state.config.n_way]))
                 new = new[state.config.n_way :]
-                found = teach(state, table, self._engine(state, table))
+                found = learn_session(state, table, self._engine(state, table))
         self._last = _calibrated(dataset, state, table, found)
         self._state = state
         return self

@@ -10,7 +10,7 @@ import numpy as np
 from hagmeta.config.run_config import RunConfig, runs_in_packs
 from hagmeta.engine.cache import Fits
 from hagmeta.engine.context import Context
-from hagmeta.engine.engine import EngineState, Known, SessionEngine
+from hagmeta.engine.engine import EngineState, Learnt, SessionEngine
 from hagmeta.engine.options import RunOptions
 from hagmeta.engine.runtime import Runtime
 from hagmeta.learner.evidence import Evidence
@@ -70,7 +70,7 @@ def new_engine(context: Context, pack: Pack) -> SessionEngine:
 
 def engine_of(state: State, table: Table, context: Context) -> SessionEngine:
     """Return the engine of a fitted learner on the graph of a call. It may have new classes."""
-    method = make_method(state.config, context.knowledge.views.sizes, state.seed)
+    method = make_method(state.config, context.known.views.sizes, state.seed)
     engine = new_engine(context, context.runtime.pack([method]))
     rows = [
         _rows(state, table, classes, kept)
@@ -80,16 +80,16 @@ def engine_of(state: State, table: Table, context: Context) -> SessionEngine:
     return engine
 
 
-def teach(state: State, table: Table, engine: SessionEngine) -> Found:
+def learn_session(state: State, table: Table, engine: SessionEngine) -> Found:
     """Learn the last session of the evidence, update the state, and return the answers."""
-    known = engine.learn(state.session)
-    found = _found(engine, known, state.session)
-    engine.consolidate(known, state.session)
-    learnt = engine.state
-    state.engine = replace(learnt, replay=[])
+    learnt = engine.learn(state.session)
+    found = _found(engine, learnt, state.session)
+    engine.consolidate(learnt, state.session)
+    after = engine.state
+    state.engine = replace(after, replay=[])
     ids = {row: node for node, row in table.rows.items()}
     state.memory = [
-        [[ids[node] for node in row] for row in rows.tolist()] for kept in learnt.replay for rows in kept
+        [[ids[node] for node in row] for row in rows.tolist()] for kept in after.replay for rows in kept
     ]
     return found
 
@@ -99,9 +99,9 @@ def answers(state: State, engine: SessionEngine) -> Found:
     return _found(engine, engine.known_after(state.session), state.session)
 
 
-def _found(engine: SessionEngine, known: Known, session: int) -> Found:
-    met = known.streams[0].met(session)
-    pair = engine.probabilities(known, session)
+def _found(engine: SessionEngine, learnt: Learnt, session: int) -> Found:
+    met = learnt.streams[0].met(session)
+    pair = engine.probabilities(learnt, session)
     return Found(*(part[0].cpu().numpy()[:, np.argsort(met)] for part in pair))
 
 

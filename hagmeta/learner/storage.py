@@ -34,7 +34,7 @@ from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.clean import one_line, require_data_file
 from hagmeta.engine.cache import Fits
 from hagmeta.engine.engine import EngineState
-from hagmeta.engine.known.lessons import HeldOutLesson, ReplayLesson, lesson_of
+from hagmeta.engine.known.batches import HeldOutBatches, ReplayBatches, batches_of
 from hagmeta.engine.known.views import lasting_inputs
 from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.learner.evidence import Evidence
@@ -142,7 +142,7 @@ def _header(state: State) -> dict[str, Any]:
         "class_names": evidence.class_names,
         "labels": [[_plain(n), c, int(n in evidence.held_out)] for n, c in evidence.class_of.items()],
         "base": evidence.base,
-        "played": evidence.played,
+        "played": evidence.simulated,
         "sessions": evidence.sessions,
         "columns": [columns.count, columns.names, columns.sparse, columns.kind],
         "slots": [[_plain(node), slot, int(node in state.left)] for node, slot in state.slots.items()],
@@ -265,7 +265,7 @@ def _state(header: Mapping[str, Any]) -> State:
             class_of={node: c for node, c, _ in header["labels"]},
             held_out={node for node, _, held_out in header["labels"] if held_out},
             base=header["base"],
-            played=header["played"],
+            simulated=header["played"],
             sessions=header["sessions"],
         ),
         columns=Columns(count, names and tuple(names), sparse, kind),
@@ -294,21 +294,24 @@ def _check(state: State, settings: Mapping[str, Any], method: str) -> None:
     evidence, config, columns = state.evidence, state.config, state.columns
     classes, ways, canonical = len(evidence.class_names), config.n_way or 1, config.canonical()
     there = state.slots.keys() - state.left
-    lesson = lesson_of(METHODS[config.method])
+    kind = batches_of(METHODS[config.method])
     labelled = {c for node, c in evidence.class_of.items() if node in there and node not in evidence.held_out}
-    arrived = [evidence.known, *evidence.sessions] if lesson is ReplayLesson else []
+    arrived = [evidence.known, *evidence.sessions] if kind is ReplayBatches else []
     for fits, wrong in (
         (all(canonical.get(name) == value for name, value in settings.items()), "settings do not resolve"),
         (config.method == method, "two methods are named"),
         (config.classes == (evidence.known, 0, ways), "the setting classes differs from the known classes"),
         (len(evidence.base) == config.groups[0], "the number of base classes differs"),
-        (sorted([*evidence.base, *evidence.played]) == list(range(evidence.known)), "known classes differ"),
+        (
+            sorted([*evidence.base, *evidence.simulated]) == list(range(evidence.known)),
+            "known classes differ",
+        ),
         (evidence.known + sum(evidence.sessions) == classes, "classes are missing"),
         (all(size <= ways for size in evidence.sessions), "a session has too many classes"),
         (all(c < classes for c in evidence.class_of.values()), "a label has no class"),
         (labelled == set(range(classes)), "a class has no labelled node in the last graph"),
         (config.inputs != "tf-idf" or columns.kind == "counts", "features are not counts"),
-        (len(state.engine.draws) == int(lesson is HeldOutLesson), "states of random generators are missing"),
+        (len(state.engine.draws) == int(kind is HeldOutBatches), "states of random generators are missing"),
         (list(map(len, state.memory)) == arrived, "remembered classes differ"),
     ):
         if not fits:

@@ -113,7 +113,7 @@ class SessionLearning(Enum):
     HELD_OUT = "one held-out support per class, predicted from the others, and train nodes of known classes"
     SUPPORTS = "the new supports"
     REPLAY = "the new supports, and nodes kept from earlier classes"
-    ANSWERS = "all readable labels, and the method's own predictions for unlabelled nodes"
+    PSEUDO_LABELS = "all readable labels, and the method's own predictions for unlabelled nodes"
 
 
 class OwnSteps(NamedTuple):

@@ -145,7 +145,7 @@ class PosteriorMeans(OnFeatures):
         # of session 0, and the penalty is limited in predictions.
         revision=11,
     )
-    session_learning = SessionLearning.ANSWERS
+    session_learning = SessionLearning.PSEUDO_LABELS
     freezes_encoder = False
     rereads_from = 50
     unlabelled_weight: Tensor

@@ -75,11 +75,11 @@ class Evaluator:
 
     def _by_age(self) -> dict[str, list[float]]:
         """Return accuracies on old and new nodes of earlier classes, if there are new ones in any session."""
-        told, rows = self.predictions, [(math.nan, math.nan)]
-        for session in range(1, len(told.true)):
-            true, new = told.true[session], self._stream.arrival[told.queries[session]] == session
-            right = told.predicted[session] == true
-            rows.append(accuracy_by_age(true, right, new, told.met(session - 1)))
+        done, rows = self.predictions, [(math.nan, math.nan)]
+        for session in range(1, len(done.true)):
+            true, new = done.true[session], self._stream.arrival[done.queries[session]] == session
+            right = done.predicted[session] == true
+            rows.append(accuracy_by_age(true, right, new, done.met(session - 1)))
         if all(math.isnan(new) for _, new in rows):
             return {}
         old, new = (list(column) for column in zip(*rows, strict=True))
@@ -87,8 +87,8 @@ class Evaluator:
 
     def state(self) -> dict[str, Any]:
         """Return all predictions so far, for a checkpoint."""
-        told = self.predictions
-        columns = [told.queries, told.predicted, told.true, *([told.confidence] if told.confidence else [])]
+        done = self.predictions
+        columns = [done.queries, done.predicted, done.true, *([done.confidence] if done.confidence else [])]
         rows = [list(row) for row in zip(*columns, strict=True)]
         return {
             "answered": rows,

@@ -112,10 +112,10 @@ def from_arrays(arrays: dict[str, np.ndarray]) -> Predictions:
     found = Predictions(tuple(classes[arrived == number] for number in range(int(arrived.max()) + 1)))
     for number in range(int(session.max()) + 1):
         rows = session == number
-        told = [arrays[name][rows].astype(np.int64) for name in ("query", "predicted", "true")]
+        columns = [arrays[name][rows].astype(np.int64) for name in ("query", "predicted", "true")]
         if "confidence" in arrays:
-            told.append(_shares(arrays["confidence"][rows]))
-        found.add(*told)
+            columns.append(_shares(arrays["confidence"][rows]))
+        found.add(*columns)
     return found
 
 

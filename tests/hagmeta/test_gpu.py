@@ -57,7 +57,7 @@ def trained_members(
         context = prepare_members(resolved, dataset, options)
         pack = pretrain(context)
         key, answers = keys(context.seeds, "test"), []
-        training = context.knowledge.with_fixed_features(pack, context.knowledge.training())
+        training = context.known.with_fixed_features(pack, context.known.training())
         episodes = ahead(EPISODES[context.meta_training](context, training), device)
         with context.runtime.capture() as capture:
             rate, decay = (context.runtime.values(name) for name in ("learning_rate", "weight_decay"))
@@ -211,10 +211,10 @@ def test_smoothed_answers_are_those_of_the_cpu(
             context = prepare(config, [0, 3, 1], dataset, device)
             pack = pretrain(context)
             streams = [scenario.test for scenario in context.scenarios]
-            knowledge = context.knowledge.session(streams, 2)
-            task = context.tasks.session(streams, 2, knowledge.all_averaged)
-            shared = context.tasks.shared(knowledge, streams[0].sizes(2))
-            scores.append(ReadOut(context).scores(pack, shared, knowledge, task).cpu())
+            known = context.known.session(streams, 2)
+            task = context.tasks.session(streams, 2, known.all_averaged)
+            shared = context.tasks.shared(known, streams[0].sizes(2))
+            scores.append(ReadOut(context).scores(pack, shared, known, task).cpu())
     torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
 
 

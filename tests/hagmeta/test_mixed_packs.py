@@ -18,7 +18,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine import checkpoints as checkpoints_module
 from hagmeta.engine.checkpoints import Checkpoints
 from hagmeta.engine.options import RunOptions
-from hagmeta.engine.run import Member, live, prepare_members, pretrain, run_members
+from hagmeta.engine.run import Member, prepare_members, pretrain, run_members, train_and_evaluate
 from hagmeta.engine.training import pretrain as pretrain_module
 from hagmeta.layers.encoders.gcn import GCN
 from hagmeta.methods.closed_form.sgc import RidgeSettings, SgcRidge
@@ -88,7 +88,7 @@ def lived(members: list[Member], dataset: Dataset) -> list[Any]:
     resolved = [(resolve(config), seed) for config, seed in members]
     context = prepare_members(resolved, dataset, RunOptions(device=CPU))
     pack = pretrain(context)
-    evaluators, validation = live(context, pack)
+    evaluators, validation = train_and_evaluate(context, pack)
     made = [(dict(vars(e.predictions)), e.diagnostics()) for e in evaluators]
     states = [{name: value.numpy() for name, value in state.items()} for state in pack.states()]
     return list(zip(states, made, validation, strict=True))

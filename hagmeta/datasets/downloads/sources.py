@@ -28,7 +28,7 @@ INFOS = (
                 117_659, 183_789, 21_941, 45, (12, 12, 21), 3, 5),
     DatasetInfo("ogbn-arxiv", "papers and their citations, by arXiv category", "ogb.stanford.edu",
                 169_343, 1_157_799, 128, 40, (20, 10, 10), 2, 5),
-    DatasetInfo("nell", "entities of a knowledge graph, by type", "PyTorch Geometric's NELL",
+    DatasetInfo("nell", "entities of a known graph, by type", "PyTorch Geometric's NELL",
                 65_755, None, 61_278, 186, (46, 70, 70), 5, 5),
     # Edges are undirected: half of PyTorch Geometric's counts, without self-loops.
     DatasetInfo("coauthor-cs", "co-authors in computer science, by field", "PyTorch Geometric's Coauthor",

@@ -29,7 +29,7 @@ class Cora(CarefulDataset, CoraFull):
 
 
 class Nell(CarefulDataset, NELL):
-    """Entities of a knowledge graph, with edges to their relations, by type of entity.
+    """Entities of a known graph, with edges to their relations, by type of entity.
 
     Relations are also nodes: 55,864 of the 65,755, each with a separate feature. They have no label, and
     PyTorch Geometric counts them as class 0. Means over classes are not dominated by this class. The files

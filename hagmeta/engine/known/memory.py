@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.known.session import Known
 from hagmeta.packs.pack import Pack
 from hagmeta.scenarios.scenario import Scenario, Stream
 
@@ -26,15 +26,15 @@ class Memory:
         self.kept: list[list[np.ndarray]] = [[] for _ in streams]  # per seed and session: (classes, nodes)
 
     @torch.no_grad()
-    def keep(self, pack: Pack, knowledge: Knowledge, session: int) -> None:
+    def keep(self, pack: Pack, known: Known, session: int) -> None:
         """Choose nodes of the classes that arrived in `session`, after its steps."""
         context, streams = self.context, self.streams
         if not self.most:
             for kept, stream in zip(self.kept, streams, strict=True):
                 kept.append(np.empty((len(stream.arriving[session]), 0), dtype=np.int64))
             return
-        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
-        described = pack.run("describe", (shared,), knowledge.view, context.tasks.session(streams, session))
+        shared = context.tasks.shared(known, streams[0].sizes(session))
+        described = pack.run("describe", (shared,), known.view, context.tasks.session(streams, session))
         assert context.settings.k_shot
         size = self.most if session == 0 else min(self.most, context.settings.k_shot)
         for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.known.session import Known
 from hagmeta.methods.base import Shared, Task
 from hagmeta.packs.pack import stack, stack_padded
 from hagmeta.scenarios import Protocol
@@ -54,17 +54,17 @@ class TaskMaker:
         """Whether no label of an earlier class may be read again, so that computed statistics are kept."""
         return self.protocol.most_rehearsed == 0
 
-    def shared(self, knowledge: Knowledge, sizes: Sequence[int]) -> Shared:
+    def shared(self, known: Known, sizes: Sequence[int]) -> Shared:
         """Return what seeds share, given the number of classes known at the start and of each later task.
 
         Of the classes known at the start, the base classes are one task. The others are tasks of N, and the
         last may be smaller.
         """
-        known, *later = sizes
+        first, *later = sizes
         base = len(self.scenarios[0].split.base)
-        whole, rest = divmod(known - base, self.n_way)
-        first = (base, *[self.n_way] * whole, *([rest] if rest else []))
-        return Shared(knowledge.graph, knowledge.class_means, (*first, *later))
+        whole, rest = divmod(first - base, self.n_way)
+        earlier = (base, *[self.n_way] * whole, *([rest] if rest else []))
+        return Shared(known.graph, known.class_means, (*earlier, *later))
 
     def episode(self, drawn: Sequence[PseudoStream], session: int) -> tuple[Task, np.ndarray]:
         """Return the task of one session of a pseudo-stream, and the targets of its queries."""
@@ -84,7 +84,7 @@ class TaskMaker:
     def session(self, streams: Sequence[Stream], session: int, all_averaged: bool = False) -> Task:
         """Return the classes known after `session` of `streams`, and its queries.
 
-        `all_averaged` is as in `Knowledge`. If only prototypes are kept of earlier classes, the caller adds
+        `all_averaged` is as in `Known`. If only prototypes are kept of earlier classes, the caller adds
         these.
         """
         known = 0 if session and self.keeps_prototypes else len(streams[0].known)

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.known.session import Known
 from hagmeta.packs.pack import Pack, stack_padded
 from hagmeta.scenarios.scenario import Stream
 
 
 @torch.no_grad()
 def query_embeddings(
-    context: Context, pack: Pack, knowledge: Knowledge, streams: Sequence[Stream], session: int
+    context: Context, pack: Pack, known: Known, streams: Sequence[Stream], session: int
 ) -> list[dict[str, np.ndarray]]:
     """Return the embeddings of the queries of `session` for each seed, in evaluation mode.
 
@@ -25,9 +25,9 @@ def query_embeddings(
     assert context.settings.classes
     apart = context.settings.classes[1] > 0  # novel-train classes are not base classes
     queries = [stream.queries[session] for stream in streams]
-    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
+    shared = context.tasks.shared(known, streams[0].sizes(session))
     nodes = stack_padded(queries).to(context.runtime.device)
-    embedded = pack.run("embeddings", (shared,), knowledge.view, nodes).cpu().numpy()
+    embedded = pack.run("embeddings", (shared,), known.view, nodes).cpu().numpy()
     found = []
     for scenario, stream, query, rows in zip(context.scenarios, streams, queries, embedded, strict=True):
         labels = scenario.labels[query]

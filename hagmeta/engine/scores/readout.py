@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.known.session import Known
 from hagmeta.layers.scores.class_shares import scale_of, share_adjustment
 from hagmeta.layers.scores.smoothing import CONFIDENCE, smoothed_scores
 from hagmeta.methods.base import Method, Shared, Task
@@ -103,20 +103,20 @@ class ReadOut:
         self._guessed = np.empty((len(context.scenarios), 0), dtype=np.int64)  # of the session
 
     @torch.no_grad()
-    def scores(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task) -> Tensor:
+    def scores(self, pack: Pack, shared: Shared, known: Known, task: Task) -> Tensor:
         """Return scores (pack, queries, classes) after the steps of a session."""
         scores: Tensor
         asks_all = self._smooths or self._reweights
         if not asks_all:
-            (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
+            (scores,) = pack.run("logits", (shared,), known.view, (task,))
             if not self._adjusts:
                 return scores
-        labels = list(self._labels(knowledge, task))
+        labels = list(self._labels(known, task))
         adjustment = self._adjustment(labels, task)
         if not asks_all:
             return scores + adjustment.unsqueeze(1)
         device = self._context.runtime.device
-        step = knowledge.view, task, adjustment, self._uncounted(labels)
+        step = known.view, task, adjustment, self._uncounted(labels)
         if not self._smooths:
             scores = pack.run(reweighted, (shared,), *step)
             return scores
@@ -143,7 +143,7 @@ class ReadOut:
         return self.probabilities(scores).clamp(min=TINY).log() if self._smooths else scores.log_softmax(-1)
 
     @torch.no_grad()
-    def guesses(self, pack: Pack, shared: Shared, knowledge: Knowledge, task: Task, count: int) -> Tensor:
+    def guesses(self, pack: Pack, shared: Shared, known: Known, task: Task, count: int) -> Tensor:
         """Return the `count` most confident learnable unlabelled nodes of each class with supports.
 
         The result is (pack, classes, count).
@@ -152,10 +152,10 @@ class ReadOut:
         every = task._replace(query=nodes.expand(pack.size, -1))
         self._guessed = self._guessed[:, :0]
         few, kept = task.support.shape[1], self.kept
-        shares = self.probabilities(self.scores(pack, shared, knowledge, every))[..., -few:]
+        shares = self.probabilities(self.scores(pack, shared, known, every))[..., -few:]
         self.kept = kept  # undo the update by `scores`, because the session is not finished
-        free = knowledge.view.learnable > 0
-        for seed, each in enumerate(self._labels(knowledge, task)):
+        free = known.view.learnable > 0
+        for seed, each in enumerate(self._labels(known, task)):
             free[seed, torch.from_numpy(each.nodes).to(free.device)] = False
         shares = shares.masked_fill(~free.unsqueeze(-1), -1.0)
         guesses = shares.topk(min(count, int(free.sum(-1).min())), dim=1).indices.mT
@@ -166,9 +166,9 @@ class ReadOut:
         """Return class probabilities of the same shape as `scores`."""
         return scores / scores.sum(-1, keepdim=True) if self._smooths else scores.softmax(-1)
 
-    def _labels(self, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
+    def _labels(self, known: Known, task: Task) -> Iterator[Labels]:
         """Yield the labelled nodes of each seed: those behind averages, and supports."""
-        for seed, (nodes, labels) in enumerate(knowledge.averaged_over):
+        for seed, (nodes, labels) in enumerate(known.averaged_over):
             classes, averaged, support = (part[seed].cpu().numpy() for part in task[:3])
             many = np.isin(labels, averaged)
             few = np.arange(len(classes) - len(support), len(classes))

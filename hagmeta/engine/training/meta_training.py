@@ -14,7 +14,7 @@ from torch import Tensor
 from hagmeta.engine.checkpoints import State
 from hagmeta.engine.context import Context
 from hagmeta.engine.hooks import add_trained_classes
-from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.known.session import Known
 from hagmeta.engine.known.tasks import stacked
 from hagmeta.engine.training.divergence import check_losses, check_parameters
 from hagmeta.engine.training.validation import Validation
@@ -50,7 +50,7 @@ class Episode(NamedTuple):
         return steps.take("loss", (self.shared,), (self.view,), (self.task, self.target, key))
 
 
-def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
+def pseudo_episodes(context: Context, known: Known) -> Iterator[Episode]:
     """Yield episodes without end: the sessions of one pseudo-stream after another."""
     samplers = _samplers(EpisodeSampler, context)
     base, sessions = len(context.scenarios[0].split.base), samplers[0].sessions
@@ -65,29 +65,29 @@ def pseudo_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]
                     for w, d in zip(context.scenarios, drawn, strict=True)
                 ]
             )
-            shared = context.tasks.shared(knowledge, (base, *[context.tasks.n_way] * (session + 1)))
-            yield Episode(shared, knowledge.view, task, targets, classes)
+            shared = context.tasks.shared(known, (base, *[context.tasks.n_way] * (session + 1)))
+            yield Episode(shared, known.view, task, targets, classes)
 
 
-def few_shot_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
+def few_shot_episodes(context: Context, known: Known) -> Iterator[Episode]:
     """Yield N-way K-shot tasks of novel-train classes without end."""
     samplers = _samplers(TaskSampler, context)
-    shared = Shared(knowledge.graph, knowledge.class_means, (samplers[0].ways,))
+    shared = Shared(known.graph, known.class_means, (samplers[0].ways,))
     while True:
         classes, support, query = (
             np.stack(arrays) for arrays in zip(*once_each(TaskSampler.draw, samplers), strict=True)
         )
-        yield _episode(context, shared, knowledge, classes, classes[:, :0], support, query)
+        yield _episode(context, shared, known, classes, classes[:, :0], support, query)
 
 
-def supervised_episodes(context: Context, knowledge: Knowledge) -> Iterator[Episode]:
+def supervised_episodes(context: Context, known: Known) -> Iterator[Episode]:
     """Yield batches without end, with nodes of all training classes, each known by its average."""
     samplers = _samplers(BatchSampler, context)
     classes = np.stack([scenario.trained for scenario in context.scenarios])
-    shared = context.tasks.shared(knowledge, classes.shape[1:])
+    shared = context.tasks.shared(known, classes.shape[1:])
     while True:
         query = np.stack(once_each(BatchSampler.draw, samplers))
-        yield _episode(context, shared, knowledge, classes, classes, query[:, :0, :1], query)
+        yield _episode(context, shared, known, classes, classes, query[:, :0, :1], query)
 
 
 def _samplers(kind: Callable[..., Sampler], context: Context) -> list[Sampler]:
@@ -98,7 +98,7 @@ def _samplers(kind: Callable[..., Sampler], context: Context) -> list[Sampler]:
 def _episode(
     context: Context,
     shared: Shared,
-    knowledge: Knowledge,
+    known: Known,
     classes: np.ndarray,
     averaged: np.ndarray,
     support: np.ndarray,
@@ -108,7 +108,7 @@ def _episode(
     target = np.repeat(np.arange(classes.shape[1]), query.shape[2])
     nodes = query.reshape(len(query), -1)
     task = stacked(classes, averaged, support, nodes)
-    return Episode(shared, knowledge.view, task, stack([target] * len(classes)), classes)
+    return Episode(shared, known.view, task, stack([target] * len(classes)), classes)
 
 
 EPISODES = {
@@ -172,17 +172,17 @@ def _train_to_the_best(context: Context, pack: Pack, steps: Steps, capture: Capt
     """Train with early stopping, restore the best parameters, and return the best accuracies."""
     settings, training = (
         context.settings,
-        context.knowledge.with_fixed_features(pack, context.knowledge.training()),
+        context.known.with_fixed_features(pack, context.known.training()),
     )
     validation = Validation(context, pack, capture)
     add_trained_classes(context, pack, training)
     stopping = EarlyStopping(pack, settings.patience)
     done, checkpoints = 0, context.runtime.options.checkpoints
     if checkpoints and (before := checkpoints.reached("meta-train")):
-        done = _go_on(pack, steps, before)
+        done = _resumed(pack, steps, before)
         stopping.load(before["stopping"])
     for number, _, _ in _learnt(context, training, steps, done):
-        if _is_time_to_tell(number, context):
+        if _is_time_to_report(number, context):
             accuracy = validation.accuracy()
             check_losses(context, steps, PHASE, watched=stopping.active)
             stopping.update(accuracy)
@@ -215,7 +215,7 @@ def _state(
     }
 
 
-def _go_on(pack: Pack, steps: Steps, state: State) -> int:
+def _resumed(pack: Pack, steps: Steps, state: State) -> int:
     """Restore a state from the middle of training and return the number of finished episodes."""
     pack.restore(state["parameters"])
     steps.restore(state["steps"])
@@ -228,18 +228,18 @@ def _train_to_the_end(context: Context, pack: Pack, steps: Steps) -> Sequence[An
     With GPIL it is the last pseudo-stream of training. Other methods get one after training, or a batch of
     all classes if no class can play a new one.
     """
-    training = context.knowledge.with_fixed_features(pack, context.knowledge.training())
+    training = context.known.with_fixed_features(pack, context.known.training())
     add_trained_classes(context, pack, training)
     sessions = context.tasks.pseudo_sessions
     last = deque[Answered](maxlen=max(sessions, 1))
     done, checkpoints = 0, context.runtime.options.checkpoints
     if checkpoints and (before := checkpoints.reached("meta-train")):
-        done = _go_on(pack, steps, before)
+        done = _resumed(pack, steps, before)
         last.extend(_answered(before["answered"], context))
     if context.meta_training is not MetaTraining.NONE:
         for number, episode, logits in _learnt(context, training, steps, done):
             last.append(Answered(episode.task.query, episode.classes, logits.argmax(-1)))
-            if _is_time_to_tell(number, context):
+            if _is_time_to_report(number, context):
                 check_losses(context, steps, PHASE)
                 accuracy = float((last[-1].answer.cpu() == episode.target).float().mean())
                 values = {"query": accuracy}
@@ -258,7 +258,7 @@ def _train_to_the_end(context: Context, pack: Pack, steps: Steps) -> Sequence[An
 
 
 def _learnt(
-    context: Context, training: Knowledge, steps: Steps, done: int
+    context: Context, training: Known, steps: Steps, done: int
 ) -> Iterator[tuple[int, Episode, Tensor]]:
     """Take the steps of the remaining episodes, and yield number, episode and logits of each.
 
@@ -274,6 +274,6 @@ def _dropout_key(context: Context) -> Tensor:
     return keys(context.seeds, "dropout/gpil")
 
 
-def _is_time_to_tell(number: int, context: Context) -> bool:
+def _is_time_to_report(number: int, context: Context) -> bool:
     settings = context.settings
     return (number + 1) % settings.validate_every == 0 or number + 1 == settings.episodes

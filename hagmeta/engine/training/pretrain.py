@@ -103,7 +103,7 @@ def _cached(context: Context, members: Sequence[int], cache: Cache) -> list[Para
 def _pretrain(context: Context, members: Sequence[int]) -> list[Parameters]:
     """Return the encoder parameters of some members of the pack, given by their positions."""
     num_classes = len(context.protocol.pretrain_classes(context.scenarios[0]))
-    num_inputs = context.knowledge.views.sizes.features
+    num_inputs = context.known.views.sizes.features
     modules = [
         Pretrainer(num_inputs, num_classes, context.members[member], context.seeds[member])
         for member in members
@@ -121,7 +121,7 @@ def _pretrain(context: Context, members: Sequence[int]) -> list[Parameters]:
 
 def _train(context: Context, members: Sequence[int], pack: Pack, capture: Capture) -> None:
     """Train a pack with early stopping, and restore the best parameters of each seed."""
-    settings, views = context.settings, context.knowledge.views
+    settings, views = context.settings, context.known.views
     scenarios = [context.scenarios[member] for member in members]
     seen = once_each(views.seen_first, scenarios)
     view = views.view(scenarios, seen)
@@ -190,7 +190,7 @@ def _cache_key(fingerprint: str, member: int, context: Context) -> str:
     device = runtime.device.type + " plain" * runtime.plain  # results differ by rounding
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
     digest.update(str(list(_settings_of(context.members[member]))).encode())
-    seen, settings = context.knowledge.views.seen_first(scenario), context.settings
+    seen, settings = context.known.views.seen_first(scenario), context.settings
     arrays = [seen, *_supervision(scenario, context)]
     if settings.unlabelled_nodes != "all" and settings.inputs != "raw":  # inputs are computed from others
         arrays.append(context.protocol.learnable(scenario, seen))

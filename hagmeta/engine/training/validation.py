@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hagmeta.engine.context import Context
 from hagmeta.engine.hooks import add_classes, new_classes
-from hagmeta.engine.known.knowledge import Knowledge
+from hagmeta.engine.known.session import Known
 from hagmeta.methods.base import Shared, Task
 from hagmeta.packs.capture import Capture
 from hagmeta.packs.pack import Pack, stack_padded
@@ -27,7 +27,7 @@ class Validation:
         self._last = self._streams[0].sessions
         sessions = list(range(self._last + 1))
         limited = context.protocol.most_rehearsed is not None
-        oracle = context.knowledge.oracle or context.knowledge.knows_true_means
+        oracle = context.known.oracle or context.known.knows_true_means
         changes = context.settings.val_classes or oracle or limited
         if changes or any(new_classes(context, self._streams, session) for session in sessions):
             self._parts = [self._part([session]) for session in sessions]
@@ -38,13 +38,13 @@ class Validation:
     def _part(self, sessions: list[int]) -> _Together:
         context, streams = self._context, self._streams
         # Inputs propagated once for each validation view would take much memory.
-        knowledge = context.knowledge.session(streams, sessions[0], learns=False)
-        knowledge = context.knowledge.with_fixed_features(self._pack, knowledge)
+        known = context.known.session(streams, sessions[0], learns=False)
+        known = context.known.with_fixed_features(self._pack, known)
         return _Together(
-            knowledge,
-            context.tasks.shared(knowledge, streams[0].sizes(sessions[-1])),
+            known,
+            context.tasks.shared(known, streams[0].sizes(sessions[-1])),
             sessions,
-            tuple(context.tasks.session(streams, session, knowledge.all_averaged) for session in sessions),
+            tuple(context.tasks.session(streams, session, known.all_averaged) for session in sessions),
             tuple(self._truth(session).to(context.runtime.device) for session in sessions),
             np.stack([self._asked(session) for session in sessions], axis=1),
         )
@@ -68,7 +68,7 @@ class Validation:
         kept: tuple[Tensor, ...] = ()
         shares = []
         for part in self._parts:
-            add_classes(self._context, pack, part.knowledge, self._streams, part.sessions[0])
+            add_classes(self._context, pack, part.known, self._streams, part.sessions[0])
             count = partial(self._correct, part)
             counts, kept = self._capture.run(("validation", *part.sessions), count, (kept,))
             kept = tuple(part.clone() for part in kept)  # the next replay overwrites the result of a capture
@@ -81,7 +81,7 @@ class Validation:
 
     def _correct(self, part: _Together, kept: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return correct predictions (pack, sessions, classes), and class statistics if labels are gone."""
-        arguments = (part.shared,), part.knowledge.view
+        arguments = (part.shared,), part.known.view
         tasks = tuple(task._replace(class_statistics=kept) for task in part.tasks)
         pairs = zip(self._pack.run("logits", *arguments, tasks), part.truth, strict=True)
         counts = torch.stack([self._right(logits, truth) for logits, truth in pairs], dim=1)
@@ -104,7 +104,7 @@ def _counts(scenario: Scenario, classes: np.ndarray, nodes: np.ndarray) -> np.nd
 class _Together(NamedTuple):
     """Sessions that are classified in one pass."""
 
-    knowledge: Knowledge
+    known: Known
     shared: Shared
     sessions: list[int]
     tasks: tuple[Task, ...]

@@ -21,20 +21,20 @@ def smoothed_scores(
     Unlabelled nodes that may not be learnt from contribute nothing to their neighbours.
     """
     _hold(scores, labelled, position)
-    own, heard = scores * (1 - share), _heard(view, labelled)
+    own, sources = scores * (1 - share), _sources(view, labelled)
     for _ in range(ROUNDS):
-        scores = graph.aggregate(scores if heard is None else scores * heard, view, share).add_(own)
+        scores = graph.aggregate(scores if sources is None else scores * sources, view, share).add_(own)
         _hold(scores, labelled, position)
     return scores
 
 
-def _heard(view: View, labelled: Tensor) -> Tensor | None:
+def _sources(view: View, labelled: Tensor) -> Tensor | None:
     """Return 1 for nodes whose scores their neighbours use, otherwise 0: (nodes, 1); None means all."""
     if not view.pool:
         return None
-    heard = view.learnable.clone()
-    heard[labelled] = 1.0
-    return heard.unsqueeze(-1)
+    sources = view.learnable.clone()
+    sources[labelled] = 1.0
+    return sources.unsqueeze(-1)
 
 
 def _hold(scores: Tensor, labelled: Tensor, position: Tensor) -> None:

@@ -134,7 +134,7 @@ def test_an_svd_is_computed_once_and_what_is_read_is_what_was_computed(
 ) -> None:
     def inputs(cache: Path | None, graph: Dataset = dataset, **settings: str) -> tuple[Tensor, ...]:
         config = small(**{"inputs": "svd"} | settings)
-        return context_of(config, [0, 1], graph, RunOptions(device=CPU, cache=cache)).knowledge.views.inputs
+        return context_of(config, [0, 1], graph, RunOptions(device=CPU, cache=cache)).known.views.inputs
 
     cache = tmp_path / "new"
     computed, first = inputs(None), inputs(cache)

@@ -15,7 +15,7 @@ from hagmeta.config.run_config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import mode_of
-from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.engine.scores.readout import ReadOut, reweighted
 from hagmeta.layers.scores import smoothing
 from hagmeta.layers.scores.class_shares import CONFIDENCE
@@ -37,11 +37,11 @@ HELD_OUT: dict[str, Any] = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
 def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The logits of a session's queries, and the scores that answer them."""
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, session)
-    task = context.tasks.session(streams, session, knowledge.all_averaged)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
-    return logits, ReadOut(context).scores(pack, shared, knowledge, task)
+    known = context.known.session(streams, session)
+    task = context.tasks.session(streams, session, known.all_averaged)
+    shared = context.tasks.shared(known, streams[0].sizes(session))
+    (logits,) = pack.run("logits", (shared,), known.view, (task,))
+    return logits, ReadOut(context).scores(pack, shared, known, task)
 
 
 def outcome(config: RunConfig, dataset: Dataset, seeds: list[int], plain: bool = False) -> dict[str, Any]:
@@ -130,20 +130,20 @@ def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, 
     pack = pretrain(context)
     _, scores = read_out(context, pack, 2)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 2)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(2))
+    known = context.known.session(streams, 2)
+    shared = context.tasks.shared(known, streams[0].sizes(2))
     task = context.tasks.session(streams, 2)
     halves = [part.expand(2, -1) for part in torch.arange(401).split(201)]
     tasks = tuple(task._replace(query=half) for half in halves)
     with torch.no_grad():
-        logits = torch.cat(pack.run("logits", (shared,), knowledge.view, tasks), dim=1)
+        logits = torch.cat(pack.run("logits", (shared,), known.view, tasks), dim=1)
     for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
-        known = scenario.nodes_of(stream.known, TRAIN)
+        train = scenario.nodes_of(stream.known, TRAIN)
         positions = scenario.positions(stream.met(2))
-        counts = np.bincount(positions[scenario.labels[known]], minlength=8)
+        counts = np.bincount(positions[scenario.labels[train]], minlength=8)
         counts[4:] = 2
         truth = np.eye(8)[positions[scenario.labels]]
-        held = np.concatenate([known, np.concatenate(stream.support[:3]).ravel()])
+        held = np.concatenate([train, np.concatenate(stream.support[:3]).ravel()])
         adjusted = logits[seed].double() - torch.from_numpy(np.log(counts / counts.sum()))
         seen = context.protocol.visible(scenario, stream, 2).astype(float)
         first = softmax(adjusted.numpy() * scale_at(adjusted.numpy()[seen > 0]), -1)
@@ -174,11 +174,11 @@ def test_every_method_can_be_reweighted_alike_in_every_pack_and_plainly(
 def logits_of_all(context: Context, pack: Pack, session: int) -> torch.Tensor:
     """Of every node (pack, nodes, classes), asked for as queries."""
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, session)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
+    known = context.known.session(streams, session)
+    shared = context.tasks.shared(known, streams[0].sizes(session))
     nodes = torch.arange(context.graph.num_nodes).expand(len(streams), -1)
     task = context.tasks.session(streams, session)._replace(query=nodes)
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+    (logits,) = pack.run("logits", (shared,), known.view, (task,))
     return cast(torch.Tensor, logits)
 
 
@@ -265,7 +265,7 @@ def test_nodes_that_self_training_adds_still_count_in_class_shares(
 
     monkeypatch.setattr(Pack, "run", watched)
     context = prepare(tiny(method="frozen", self_training=5, **ESTIMATED), SEEDS, tiny_graph, CPU)
-    live(context, pretrain(context))
+    train_and_evaluate(context, pretrain(context))
     assert len(given) == 5  # once in session 0, twice in the others
     for seed, scenario in enumerate(context.scenarios):
         known = scenario.nodes_of(scenario.test.known, TRAIN)
@@ -287,7 +287,7 @@ def counts_of(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[np.ndar
         return adjustment
 
     monkeypatch.setattr(ReadOut, "_adjustment", watched)
-    live(context, pretrain(context))
+    train_and_evaluate(context, pretrain(context))
     return found
 
 
@@ -347,7 +347,7 @@ def test_wrong_labels_are_held_as_they_were_given(tiny_graph: Dataset, tiny: Tin
     context = prepare(config, SEEDS, tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]
     found = list(
-        ReadOut(context)._labels(context.knowledge.session(streams, 2), context.tasks.session(streams, 2))
+        ReadOut(context)._labels(context.known.session(streams, 2), context.tasks.session(streams, 2))
     )
     for labels, scenario, stream in zip(found, context.scenarios, streams, strict=True):
         place = dict(zip(labels.nodes, labels.position, strict=True))
@@ -364,7 +364,7 @@ def test_supports_that_are_repeated_count_once(tiny_graph: Dataset, tiny: Tiny) 
     streams = [scenario.test for scenario in context.scenarios]
     task = context.tasks.session(streams, 2)
     assert task.support.shape == (2, 4, 3)
-    for labels in ReadOut(context)._labels(context.knowledge.session(streams, 2), task):
+    for labels in ReadOut(context)._labels(context.known.session(streams, 2), task):
         assert np.bincount(labels.position).tolist() == [1, 1, 1, 1, 1, 1, 3, 3]
         assert len(set(labels.nodes)) == len(labels.nodes)
 

@@ -13,10 +13,10 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.hooks import add_classes, add_trained_classes
-from hagmeta.engine.known.lessons import ReplayLesson
+from hagmeta.engine.known.batches import ReplayBatches
 from hagmeta.engine.known.memory import Memory
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.layers.head import LinearHead
 from hagmeta.layers.prototypes import distance_logits
 from hagmeta.methods.classifiers.distillation import distillation_loss
@@ -99,7 +99,7 @@ def test_new_and_replayed_nodes_weigh_the_same() -> None:
 def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context)
-    add_trained_classes(context, pack, context.knowledge.training())
+    add_trained_classes(context, pack, context.known.training())
     return context, pack
 
 
@@ -115,7 +115,7 @@ def test_memory_keeps_so_many_train_nodes_or_supports_a_class(
     streams = [scenario.test for scenario in context.scenarios]
     memory = Memory(context, streams)
     for session in range(3):
-        memory.keep(pack, context.knowledge.session(streams, session), session)
+        memory.keep(pack, context.known.session(streams, session), session)
     for scenario, stream, (known, *later) in zip(context.scenarios, streams, memory.kept, strict=True):
         assert known.shape == (9, size) and [rows.shape for rows in later] == [(2, min(size, 3))] * 2
         assert (scenario.labels[known] == stream.known[:, None]).all()
@@ -135,23 +135,23 @@ def test_a_class_smaller_than_the_memory_keeps_all_its_nodes(dataset: Dataset, s
     context, pack = prepared(small(method="icarl", memory=200), dataset)
     streams = [scenario.test for scenario in context.scenarios]
     memory = Memory(context, streams)
-    memory.keep(pack, context.knowledge.session(streams, 0), 0)
+    memory.keep(pack, context.known.session(streams, 0), 0)
     for scenario, stream, (known,) in zip(context.scenarios, streams, memory.kept, strict=True):
         for row, c in zip(known, stream.known, strict=True):
             assert set(row) == set(scenario.nodes_of(np.array([c]), TRAIN))
 
 
-def lesson_at(context: Context, pack: Pack, session: int) -> ReplayLesson:
+def batches_at(context: Context, pack: Pack, session: int) -> ReplayBatches:
     streams = [scenario.test for scenario in context.scenarios]
     memory = Memory(context, streams)
     for number in range(session):
-        memory.keep(pack, context.knowledge.session(streams, number), number)
-    knowledge = context.knowledge.session(streams, session)
-    add_classes(context, pack, knowledge, streams, session)
-    lesson = ReplayLesson(context, memory)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
-    lesson.begin(pack, shared, knowledge.view, streams, session)
-    return lesson
+        memory.keep(pack, context.known.session(streams, number), number)
+    known = context.known.session(streams, session)
+    add_classes(context, pack, known, streams, session)
+    batches = ReplayBatches(context, memory)
+    shared = context.tasks.shared(known, streams[0].sizes(session))
+    batches.begin(pack, shared, known.view, streams, session)
+    return batches
 
 
 @pytest.mark.parametrize("method", ["er-gnn", "icarl"])
@@ -159,7 +159,7 @@ def test_a_session_replays_what_is_kept_beside_its_supports(
     dataset: Dataset, small: Small, method: str
 ) -> None:
     context, pack = prepared(small(method=method, memory=4), dataset)
-    task, target = lesson_at(context, pack, 2).task(2)
+    task, target = batches_at(context, pack, 2).task(2)
     assert task.query.shape == (2, 9 * 4 + 2 * 3 + 2 * 3)  # known, session 1, session 2
     for seed, scenario in enumerate(context.scenarios):
         assert list(task.classes[seed]) == list(scenario.test.met(2))
@@ -190,13 +190,13 @@ def test_a_session_of_icarl_starts_without_distillation_loss(dataset: Dataset, s
     losses = []
     for weight in (0.0, 5.0):
         context, pack = prepared(small(method="icarl", distillation=weight, dropout=0.0), dataset)
-        task, target = lesson_at(context, pack, 1).task(1)
+        task, target = batches_at(context, pack, 1).task(1)
         assert task.before_steps[0].shape == (2, task.query.shape[1], 9)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.knowledge.session(streams, 1)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(1))
+        known = context.known.session(streams, 1)
+        shared = context.tasks.shared(known, streams[0].sizes(1))
         key = keys(SEEDS, "dropout")
-        losses.append(pack.run("session_loss", (shared,), knowledge.view, task, target, key)[0])
+        losses.append(pack.run("session_loss", (shared,), known.view, task, target, key)[0])
     torch.testing.assert_close(losses[0], losses[1])
 
 
@@ -229,7 +229,7 @@ def test_no_class_is_started_twice(dataset: Dataset, small: Small, method: str) 
     streams = [scenario.test for scenario in context.scenarios]
     for session in range(3):
         before = pack.snapshot()["head.weight"]
-        add_classes(context, pack, context.knowledge.session(streams, session), streams, session)
+        add_classes(context, pack, context.known.session(streams, session), streams, session)
         moved = (pack.snapshot()["head.weight"] != before).any(-1)  # (classes, pack)
         for seed, stream in enumerate(streams):
             arrived = stream.arriving[session] if session else []
@@ -239,7 +239,7 @@ def test_no_class_is_started_twice(dataset: Dataset, small: Small, method: str) 
 def test_what_is_kept_matters(dataset: Dataset, small: Small) -> None:
     def head_after_the_sessions(**changes: object) -> torch.Tensor:
         context, pack = prepared(small(method="er-gnn", **changes), dataset)
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+        evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
         return pack.parameters["head.weight"]
 
     plain = head_after_the_sessions()

@@ -25,7 +25,7 @@ Tiny = Callable[..., RunConfig]
 ABLE = [
     name
     for name, method in METHODS.items()
-    if method.session_learning not in (SessionLearning.REPLAY, SessionLearning.ANSWERS)
+    if method.session_learning not in (SessionLearning.REPLAY, SessionLearning.PSEUDO_LABELS)
     and not method.traits.oracle
 ]
 
@@ -33,11 +33,11 @@ ABLE = [
 def guesses(context: Context, session: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Nodes (pack, classes, COUNT), and the scores (pack, nodes, classes) that they were chosen by."""
     pack, streams = pretrain(context), [scenario.test for scenario in context.scenarios]
-    knowledge, task = context.knowledge.session(streams, session), context.tasks.session(streams, session)
-    shared, read_out = context.tasks.shared(knowledge, streams[0].sizes(session)), ReadOut(context)
+    known, task = context.known.session(streams, session), context.tasks.session(streams, session)
+    shared, read_out = context.tasks.shared(known, streams[0].sizes(session)), ReadOut(context)
     nodes = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
-    scores = read_out.scores(pack, shared, knowledge, task._replace(query=nodes))
-    return read_out.guesses(pack, shared, knowledge, task, COUNT), scores
+    scores = read_out.scores(pack, shared, known, task._replace(query=nodes))
+    return read_out.guesses(pack, shared, known, task, COUNT), scores
 
 
 def matrix(config: RunConfig, dataset: Dataset, seeds: list[int]) -> Any:

@@ -16,7 +16,7 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.engine import SessionEngine
-from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.engine.scores.temperature import fitted_temperature
 from hagmeta.scenarios.evaluator import calibration_error
 from hagmeta.scenarios.scenario import VAL
@@ -62,7 +62,7 @@ def watched() -> Iterator[list[torch.Tensor]]:
 
 def temperatures(context: Context) -> torch.Tensor:
     with watched() as found:
-        live(context, pretrain(context))
+        train_and_evaluate(context, pretrain(context))
     (once,) = found
     return once
 

@@ -9,7 +9,7 @@ import torch
 
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.engine.run import prepare, pretrain, rehearse
+from hagmeta.engine.run import prepare, pretrain, validate
 from hagmeta.engine.training.validation import Validation
 from hagmeta.scenarios.scenario import TEST
 from hagmeta.testing import records_of
@@ -27,11 +27,11 @@ def test_validation_counts_every_class_the_same(dataset: Dataset, small: Small, 
     for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True)):
         sessions = []
         for session in range(stream.sessions + 1):
-            knowledge = context.knowledge.session(streams, session)
-            shared = context.tasks.shared(knowledge, stream.sizes(session))
+            known = context.known.session(streams, session)
+            shared = context.tasks.shared(known, stream.sizes(session))
             with torch.no_grad():
                 (logits,) = pack.run(
-                    "logits", (shared,), knowledge.view, (context.tasks.session(streams, session),)
+                    "logits", (shared,), known.view, (context.tasks.session(streams, session),)
                 )
             nodes = stream.queries[session]
             answers = stream.met(session)[logits[seed].argmax(-1).numpy()[: len(nodes)]]
@@ -49,7 +49,7 @@ def test_scores_of_a_search_ignore_test_labels(dataset: Dataset, small: Small) -
     labels, nodes = scenario.labels.copy(), np.flatnonzero(scenario.split.role == TEST)
     labels[nodes] = np.random.default_rng(0).permutation(labels[nodes])
     other = replace(context, scenarios=[replace(scenario, labels=labels)])
-    scores = [rehearse(each, pretrain(each)) for each in (context, other)]
+    scores = [validate(each, pretrain(each)) for each in (context, other)]
     assert scores[0] == scores[1]
 
 

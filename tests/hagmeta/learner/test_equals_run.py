@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hagmeta import UserError
-from hagmeta.engine.run import live, pretrain
+from hagmeta.engine.run import pretrain, train_and_evaluate
 from hagmeta.learner import Learner
 from hagmeta.methods import METHODS
 from hagmeta.scenarios.evaluator import calibration_error
@@ -48,7 +48,7 @@ def test_other_settings(method: str, settings: dict[str, Any]) -> None:
 def assert_equal_to_run(method: str, look: Look, **settings: Any) -> None:
     dataset = small_graph()
     context, learner = study(method, dataset, **FEW_COLUMNS, **settings)
-    (run,), _ = live(context, pretrain(context))
+    (run,), _ = train_and_evaluate(context, pretrain(context))
     found = played(context, dataset, learner, look)
     names = np.array(dataset.class_names)
     for expected, answers in zip(run.answers, found, strict=True):

@@ -12,7 +12,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.hooks import add_trained_classes
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.methods.base import Shared, Task
 from hagmeta.methods.classifiers.base import GrowingClassifier, loss_among_new
 from hagmeta.packs.pack import Pack
@@ -37,13 +37,13 @@ class FineTuning(GrowingClassifier):
 def prepared(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context)
-    add_trained_classes(context, pack, context.knowledge.training())
+    add_trained_classes(context, pack, context.known.training())
     return context, pack
 
 
 def after_sessions(config: RunConfig, dataset: Dataset) -> dict[str, Tensor]:
     context, pack = prepared(config, dataset)
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+    evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
     return pack.snapshot()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.engine.training.meta_training import Episode, few_shot_episodes, meta_train
 from hagmeta.methods.meta_learning.amm_gnn import MatchedGCN, cosines, half_shares
 from hagmeta.packs.pack import Pack
@@ -30,7 +30,7 @@ def lived(config: RunConfig, dataset: Dataset) -> tuple[dict[str, Tensor], list[
     """Return the meta-learnt parameters and all predictions."""
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context)
-    evaluators, _ = live(context, pack)
+    evaluators, _ = train_and_evaluate(context, pack)
     return pack.snapshot(), [answer for each in evaluators for answer in each.predictions.predicted]
 
 
@@ -38,7 +38,7 @@ def trained(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack, Episode
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context)
     meta_train(context, pack)
-    (episode,) = islice(few_shot_episodes(context, context.knowledge.training()), 1)
+    (episode,) = islice(few_shot_episodes(context, context.known.training()), 1)
     return context, pack, episode
 
 

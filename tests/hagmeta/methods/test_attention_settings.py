@@ -17,7 +17,7 @@ from hagmeta.config.run_config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import mode_of
-from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.methods import METHODS, Sizes, make_method
 from hagmeta.methods.paper.hag_meta import HagMeta
 from hagmeta.packs.pack import Parameters
@@ -38,7 +38,7 @@ VARIANTS += [{"nla_rate": 0.05}, {"nla_decay": 0.0}, {"nla_rate": 0.0005, "nla_d
 
 @pytest.fixture
 def tiny(tiny: Tiny) -> Tiny:
-    """Three supports a class: two of them are left in a lesson."""
+    """Three supports a class: two of them are left in a step."""
     return partial(tiny, k_shot=3)
 
 
@@ -56,7 +56,7 @@ class Lived(NamedTuple):
 def lived(config: RunConfig, dataset: Dataset, *, plain: bool = False) -> Lived:
     context = prepare(config, SEEDS[:1] if plain else SEEDS, dataset, CPU, mode=mode_of(plain=plain))
     pack = pretrain(context)
-    evaluators, _ = live(context, pack)
+    evaluators, _ = train_and_evaluate(context, pack)
     return Lived(pack.snapshot(), evaluators)
 
 
@@ -169,11 +169,11 @@ def gradients(tiny_graph: Dataset, config: RunConfig) -> dict[str, torch.Tensor 
     context = prepare(config, SEEDS, tiny_graph, CPU)
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
+    known = context.known.session(streams, 1)
+    shared = context.tasks.shared(known, streams[0].sizes(1))
     task = context.tasks.session(streams, 1)._replace(query=torch.arange(12).view(2, 6))
     target, key = torch.arange(6).expand(2, -1), keys(SEEDS, "dropout")
-    losses, _ = pack.run("loss", (shared,), knowledge.view, task, target, key)
+    losses, _ = pack.run("loss", (shared,), known.view, task, target, key)
     losses.sum().backward()
     return {name: value.grad for name, value in pack.parameters.items()} | {"loss": losses.detach()}
 
@@ -210,7 +210,7 @@ def with_other_labels(context: Context, hidden: Callable[[Scenario], np.ndarray]
 
 
 def answers(context: Context) -> list[np.ndarray]:
-    evaluators, _ = live(context, pretrain(context))
+    evaluators, _ = train_and_evaluate(context, pretrain(context))
     return [np.concatenate(evaluator.answers) for evaluator in evaluators]
 
 
@@ -258,12 +258,12 @@ def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
         context = prepare(tiny(nla_weights=form, pretrain_epochs=5), SEEDS, tiny_graph, CPU)
         pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.knowledge.session(streams, 2)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(2))
+        known = context.known.session(streams, 2)
+        shared = context.tasks.shared(known, streams[0].sizes(2))
         task = context.tasks.session(streams, 2)
-        (prototypes,) = pack.run("class_statistics", (shared,), knowledge.view, task)
+        (prototypes,) = pack.run("class_statistics", (shared,), known.view, task)
         every = torch.arange(401).expand(2, -1)
-        embedded = pack.run("embeddings", (shared,), knowledge.view, every)
+        embedded = pack.run("embeddings", (shared,), known.view, every)
         distances[form] = torch.stack(
             [
                 (prototypes[seed, 4 + number] - embedded[seed, nodes].mean(0)).norm()

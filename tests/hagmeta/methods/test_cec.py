@@ -10,9 +10,9 @@ from torch import Tensor
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.knowledge import Knowledge, KnowledgeSource
-from hagmeta.engine.run import live, prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.known.session import Known, KnownAt
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.layers.attention.classifier_attention import ClassifierAttention
 from hagmeta.packs.pack import Pack
@@ -30,7 +30,7 @@ def test_the_encoder_does_not_move_and_the_attention_does(
     context = prepare(small(method="cec", protocol=protocol), [0, 5], dataset, CPU)
     pack = pretrain(context)
     before = pack.snapshot()
-    live(context, pack)
+    train_and_evaluate(context, pack)
     moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     assert moved == {f"evolution.{part}.weight" for part in ("query", "key", "value")}
 
@@ -39,7 +39,7 @@ def test_nothing_is_learnt_in_the_sessions(dataset: Dataset, small: Small) -> No
     context = prepare(small(method="cec"), [0, 5], dataset, CPU)
     pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+    evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
     assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())
 
 
@@ -57,7 +57,7 @@ def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
         if context.protocol.validates:
             meta_train(context, pack)
         else:
-            live(context, pack)
+            train_and_evaluate(context, pack)
     return count
 
 
@@ -86,8 +86,8 @@ def test_meta_training_passes_over_the_graph_once_for_each_setting(
 def test_records_are_those_of_a_pass_in_every_step(
     dataset: Dataset, small: Small, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unchanged(source: KnowledgeSource, pack: Pack, knowledge: Knowledge) -> Knowledge:
-        return knowledge
+    def unchanged(source: KnownAt, pack: Pack, known: Known) -> Known:
+        return known
 
     def records() -> list[dict[str, Any]]:
         config = small(method="cec", encoder=encoder, **changes)
@@ -95,7 +95,7 @@ def test_records_are_those_of_a_pass_in_every_step(
         return [{name: r[name] for name in r.keys() - {"seconds", "environment"}} for r in found]
 
     once = records()
-    monkeypatch.setattr(KnowledgeSource, "with_fixed_features", unchanged)
+    monkeypatch.setattr(KnownAt, "with_fixed_features", unchanged)
     assert records() == once
     context = prepare(small(method="cec", encoder=encoder, **changes), [0, 5], dataset, CPU)
     assert passes(context, monkeypatch) > 6  # a pass for each episode: the comparison is with something else
@@ -124,11 +124,11 @@ def test_answers_are_scaled_cosines_to_adapted_vectors(dataset: Dataset, small: 
     context = prepare(small(method="cec", cosine_scale=10.0), [0, 5], dataset, CPU)
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 1),))
+    known = context.known.session(streams, 1)
+    shared = context.tasks.shared(known, streams[0].sizes(1))
+    (logits,) = pack.run("logits", (shared,), known.view, (context.tasks.session(streams, 1),))
     assert logits.abs().max() <= 10.001
     # What attention finds moves the vectors: without it they are the plain means.
     pack.parameters["evolution.value.weight"].zero_()
-    (plain,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 1),))
+    (plain,) = pack.run("logits", (shared,), known.view, (context.tasks.session(streams, 1),))
     assert not torch.allclose(plain, logits)

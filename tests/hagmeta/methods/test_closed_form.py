@@ -85,18 +85,18 @@ def lived(config: RunConfig, dataset: Dataset) -> Lived:
     context = prepare(config, [7, SEED], dataset, CPU)
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, SESSION)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(SESSION))
+    known = context.known.session(streams, SESSION)
+    shared = context.tasks.shared(known, streams[0].sizes(SESSION))
     everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
-    features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, SESSION),))
+    features = pack.run("embeddings", (shared,), known.view, everyone)[1].double().numpy()
+    (logits,) = pack.run("logits", (shared,), known.view, (context.tasks.session(streams, SESSION),))
     scenario, stream = context.scenarios[1], streams[1]
     nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
     nodes += list(np.concatenate(stream.support[: SESSION + 1]))
     queries = stream.queries[SESSION]
     of_classes = [features[of] for of in nodes]
     answers = logits[1, : len(queries)].double().numpy()
-    visible = knowledge.view.visible[1].bool().numpy()
+    visible = known.view.visible[1].bool().numpy()
     found = (of_classes, len(stream.known), features, nodes, visible, queries, features[queries], answers)
     return Lived(context, pack, *found)
 
@@ -309,7 +309,7 @@ def test_features_are_raised_part_by_part_and_a_random_projection_stands_beside_
     def made(**more: float) -> tuple[Pack, np.ndarray]:
         context = prepare(tiny(**settings, **more), [7, SEED], tiny_graph, CPU)
         pack = pretrain(context)
-        view = context.knowledge.session([scenario.test for scenario in context.scenarios], 1).view
+        view = context.known.session([scenario.test for scenario in context.scenarios], 1).view
         return pack, pack.run("all_features", (context.graph,), view).double().numpy()
 
     _, plain = made()
@@ -330,12 +330,12 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: Dataset,
     pack = pretrain(context)
     for session in (0, 1):
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.knowledge.session(streams, session)
-        features = pack.run("all_features", (context.graph,), knowledge.view)[1].double().numpy()
+        known = context.known.session(streams, session)
+        features = pack.run("all_features", (context.graph,), known.view)[1].double().numpy()
         visible = streams[1].arrived(session)
         adjacency = tiny_graph.adjacency.toarray() * np.outer(visible, visible)
         scale = 1 / np.sqrt(np.maximum(adjacency.sum(1), 1))
-        words, rows = (part[1].double().numpy() for part in context.knowledge.views.narrow)
+        words, rows = (part[1].double().numpy() for part in context.known.views.narrow)
         hop = visible[:, None] * rows[:, None] * (tiny_graph.features.toarray() @ words)
         expected = []
         for _ in range(3):
@@ -429,8 +429,8 @@ def test_what_features_have_no_use_for_makes_no_other_run(method: str) -> None:
 def test_few_columns_that_are_not_counts_are_used_as_they_are(tiny_graph: Dataset, tiny: Tiny) -> None:
     dense = replace(tiny_graph, features=tiny_graph.features.toarray() - 0.5)
     context = prepare(tiny(method="sgc-lda", hops=1), [0], dense, CPU)
-    features = pretrain(context).run("all_features", (context.graph,), context.knowledge.training().view)
-    visible = context.knowledge.views.seen_first(context.scenarios[0])
+    features = pretrain(context).run("all_features", (context.graph,), context.known.training().view)
+    visible = context.known.views.seen_first(context.scenarios[0])
     np.testing.assert_allclose(features[0, visible, :60], unit(dense.features[visible]), atol=1e-5)
     records_of(tiny(method="sgc-lda", features="both"), [0], dense)
     unchanged = replace(dense, features=np.tile(dense.features, (1, 80)), kind="unchanged")
@@ -480,10 +480,10 @@ def test_nodes_whose_labels_are_gone_count_as_unlabelled_but_means_and_counts_st
         streams = [scenario.test for scenario in context.scenarios]
         kept: tuple[torch.Tensor, ...] = ()
         for session in range(SESSION + 1):
-            knowledge = context.knowledge.session(streams, session)
-            shared = context.tasks.shared(knowledge, streams[0].sizes(session))
+            known = context.known.session(streams, session)
+            shared = context.tasks.shared(known, streams[0].sizes(session))
             task = context.tasks.session(streams, session)._replace(class_statistics=kept)
-            found = pack.run("class_statistics", (shared,), knowledge.view, task)
+            found = pack.run("class_statistics", (shared,), known.view, task)
             kept = found if rehearsal == "none" else ()
         statistics.append(found)
     for read, stayed in zip(*statistics, strict=True):

@@ -16,8 +16,8 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine import engine
 from hagmeta.engine.context import Context
 from hagmeta.engine.hooks import add_classes, consolidate, labelled
-from hagmeta.engine.known.knowledge import Knowledge
-from hagmeta.engine.run import rehearse
+from hagmeta.engine.known.session import Known
+from hagmeta.engine.run import validate
 from hagmeta.layers.losses import balanced_cross_entropy
 from hagmeta.methods.classifiers.ewc import penalty, with_task
 from hagmeta.packs.pack import Pack
@@ -58,11 +58,11 @@ def test_importance_is_the_squared_gradient_at_the_end_of_each_task(tiny_graph: 
     learning = {name: value for name, value in pack.parameters.items() if value.requires_grad}
     expected = {name: torch.zeros_like(value) for name, value in learning.items()}
     for session in range(2):
-        knowledge = context.knowledge.session(streams, session)
-        add_classes(context, pack, knowledge, streams, session)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
+        known = context.known.session(streams, session)
+        add_classes(context, pack, known, streams, session)
+        shared = context.tasks.shared(known, streams[0].sizes(session))
         task, target = labelled(context, streams, session)
-        (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
+        (logits,) = pack.run("logits", (shared,), known.view, (task,))
         loss = torch.zeros(())
         for scores, truth in zip(logits, target, strict=True):
             classes = truth[truth >= 0].unique()
@@ -73,7 +73,7 @@ def test_importance_is_the_squared_gradient_at_the_end_of_each_task(tiny_graph: 
         slopes = torch.autograd.grad(loss, list(learning.values()))
         for name, slope in zip(learning, slopes, strict=True):
             expected[name] += slope.square()
-        consolidate(context, pack, knowledge, streams, session)
+        consolidate(context, pack, known, streams, session)
         for name, value in expected.items():
             found = pack.parameters[f"importance.{name.replace('.', '-')}"]
             torch.testing.assert_close(found, value, rtol=1e-3, atol=1e-9)
@@ -136,7 +136,7 @@ def test_validation_streams_leave_no_importance_behind(
         found.append(important())
 
     monkeypatch.setattr(engine, "consolidate", watched)
-    rehearse(context, pack)
+    validate(context, pack)
     assert found and all(found) and not important()
 
 
@@ -146,9 +146,9 @@ def test_both_protocols_consolidate_before_session_1(
 ) -> None:
     done: list[int] = []
 
-    def watched(context: Context, pack: Pack, knowledge: Knowledge, streams: Any, session: int) -> None:
+    def watched(context: Context, pack: Pack, known: Known, streams: Any, session: int) -> None:
         done.append(session)
-        consolidate(context, pack, knowledge, streams, session)
+        consolidate(context, pack, known, streams, session)
         important = [value.any() for name, value in pack.parameters.items() if name.startswith("importance")]
         assert all(important)
 

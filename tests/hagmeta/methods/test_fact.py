@@ -14,7 +14,7 @@ from torch import Tensor
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.layers.head import cosine_logits
 from hagmeta.methods.base import Shared, Task
@@ -52,7 +52,7 @@ def test_sessions_learn_nothing_but_the_rows_of_new_classes(tiny_graph: Dataset,
     context = prepare(tiny(method="fact"), [0, 5], tiny_graph, CPU)
     pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+    evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
     moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     assert moved == {"rows"}
 

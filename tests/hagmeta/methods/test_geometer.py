@@ -15,7 +15,7 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.layers.attention.prototype_attention import PrototypeAttention
 from hagmeta.layers.losses import balanced_cross_entropy
 from hagmeta.methods.prototypes.geometer import separability_loss, uniformity_loss
@@ -96,9 +96,9 @@ def started(context: Context) -> tuple[Pack, Any, Any, Any]:
     """The pack after pre-training, and the arguments of a step in session 1."""
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
-    return pack, shared, knowledge.view, context.tasks.session(streams, 1)
+    known = context.known.session(streams, 1)
+    shared = context.tasks.shared(known, streams[0].sizes(1))
+    return pack, shared, known.view, context.tasks.session(streams, 1)
 
 
 @torch.no_grad()
@@ -144,6 +144,6 @@ def test_sessions_move_encoder_and_attention(dataset: Dataset, small: Small, reh
     context = prepare(small(method="geometer", rehearsal=rehearsal), [0, 5], dataset, CPU)
     pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+    evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
     moved = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     assert moved == set(before)

@@ -133,17 +133,17 @@ def test_answers_are_distances_to_train_means_and_weighted_supports(
     context = prepare(small(nla=nla), SEEDS, dataset, CPU)
     pack, methods = packed(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 2)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(2))
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))
+    known = context.known.session(streams, 2)
+    shared = context.tasks.shared(known, streams[0].sizes(2))
+    (logits,) = pack.run("logits", (shared,), known.view, (context.tasks.session(streams, 2),))
     for index, (scenario, stream, method) in enumerate(zip(context.scenarios, streams, methods, strict=True)):
         visible, support = stream.arrived(2), np.concatenate(stream.support)
         embedded = embeddings(context, method.encoder, visible)
-        known = [embedded[scenario.nodes_of(np.array([c]), TRAIN)].mean(0) for c in stream.known]
+        means = [embedded[scenario.nodes_of(np.array([c]), TRAIN)].mean(0) for c in stream.known]
         weights = support_weights(context, method.node_attention, visible, support)
         cached = (weights.unsqueeze(-1) * embedded[support]).sum(1)
         queries = embedded[stream.queries[2]]
-        distances = (queries[:, None] - torch.cat([torch.stack(known), cached])).square().sum(-1)
+        distances = (queries[:, None] - torch.cat([torch.stack(means), cached])).square().sum(-1)
         ours = logits[index, : len(queries)].softmax(-1)
         torch.testing.assert_close(ours, (-distances).softmax(-1), rtol=1e-3, atol=1e-6)
 
@@ -155,14 +155,12 @@ def test_tla_weighs_the_loss_of_a_class_by_one_plus_its_weight(dataset: Dataset,
     for tla in (False, True):
         context = prepare(small(tla=tla, dropout=0.0), SEEDS, dataset, CPU)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.knowledge.session(streams, 1)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(1))
+        known = context.known.session(streams, 1)
+        shared = context.tasks.shared(known, streams[0].sizes(1))
         target = torch.arange(11).expand(2, -1)
         task = context.tasks.session(streams, 1)._replace(query=torch.arange(22).view(2, 11))
         key = keys(SEEDS, "dropout")
-        losses[tla], logits[tla] = packed(context)[0].run(
-            "loss", (shared,), knowledge.view, task, target, key
-        )
+        losses[tla], logits[tla] = packed(context)[0].run("loss", (shared,), known.view, task, target, key)
     assert torch.equal(logits[False], logits[True])
     # The classes' weights sum to one, so that the weighted loss is above the plain one, by at most its worst.
     plain = torch.nn.functional.cross_entropy(logits[True].mT, target, reduction="none")

@@ -90,11 +90,11 @@ def test_a_new_class_is_one_cluster_or_its_supports(dataset: Dataset, small: Sma
     context = prepare(small(method="lpmc", cluster_distance=2.0, cluster_nodes=least), [0], dataset, CPU)
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
+    known = context.known.session(streams, 1)
+    shared = context.tasks.shared(known, streams[0].sizes(1))
     task = context.tasks.session(streams, 1)
-    (vectors,) = pack.run("class_statistics", (shared,), knowledge.view, task)
-    rows = pack.run("embeddings", (shared,), knowledge.view, task.support.flatten(1))
+    (vectors,) = pack.run("class_statistics", (shared,), known.view, task)
+    rows = pack.run("embeddings", (shared,), known.view, task.support.flatten(1))
     rows = rows[0].unflatten(0, task.support.shape[1:])
     expected = unit(rows.mean(1)) if least == 3 else unit(rows).mean(1)
     torch.testing.assert_close(vectors[0, -2:], expected)
@@ -108,13 +108,13 @@ def test_at_most_some_train_nodes_of_a_class_are_clustered(
     context = prepare(small(method="lpmc"), [0, 5], dataset, CPU)
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 1)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
+    known = context.known.session(streams, 1)
+    shared = context.tasks.shared(known, streams[0].sizes(1))
     task = context.tasks.session(streams, 1)
     (nodes, weight), _ = pack.run(lambda method, *given: method._labelled(*given), (shared,), task)
     for seed, scenario in enumerate(context.scenarios):
-        for known, of_class, each in zip(streams[seed].known, nodes[seed], weight[seed], strict=True):
-            train = scenario.nodes_of(np.array([known]), TRAIN)
+        for known_class, of_class, each in zip(streams[seed].known, nodes[seed], weight[seed], strict=True):
+            train = scenario.nodes_of(np.array([known_class]), TRAIN)
             chosen = of_class[each > 0].numpy()
             assert len(set(chosen)) == len(chosen) == min(40, len(train)) and np.isin(chosen, train).all()
             assert chosen.max() > np.median(train) > chosen.min()  # not only the first ones

@@ -15,7 +15,7 @@ from scipy.special import log_softmax, softmax
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.hooks import add_classes
-from hagmeta.engine.known.lessons import SupportsLesson
+from hagmeta.engine.known.batches import SupportBatches
 from hagmeta.methods.classifiers.base import loss_among_new
 from hagmeta.methods.classifiers.distillation import divergence
 from hagmeta.methods.classifiers.lwf import Lwf
@@ -51,21 +51,21 @@ def test_the_loss_of_a_step(tiny_graph: Dataset, tiny: Tiny, distil_on: str) -> 
     config = tiny(method="lwf", distillation=3.0, temperature=5.0, distil_on=distil_on, dropout=0.0)
     context, pack = prepared(config, tiny_graph)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, 1)
-    add_classes(context, pack, knowledge, streams, 1)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
+    known = context.known.session(streams, 1)
+    add_classes(context, pack, known, streams, 1)
+    shared = context.tasks.shared(known, streams[0].sizes(1))
     everywhere = torch.arange(context.graph.num_nodes).expand(len(SEEDS), -1)
     whole = context.tasks.session(streams, 1)._replace(query=everywhere)
 
-    lesson = SupportsLesson(context)
-    lesson.begin(pack, shared, knowledge.view, streams, 1)
-    task, target = lesson.task(1)
-    (before,) = pack.run("logits", (shared,), knowledge.view, (whole,))
+    batches = SupportBatches(context)
+    batches.begin(pack, shared, known.view, streams, 1)
+    task, target = batches.task(1)
+    (before,) = pack.run("logits", (shared,), known.view, (whole,))
     with torch.no_grad():  # as steps would
         for value in pack.parameters.values():
             value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
-    (after,) = pack.run("logits", (shared,), knowledge.view, (whole,))
-    losses, _ = pack.run("session_loss", (shared,), knowledge.view, task, target, keys(SEEDS, "dropout"))
+    (after,) = pack.run("logits", (shared,), known.view, (whole,))
+    losses, _ = pack.run("session_loss", (shared,), known.view, task, target, keys(SEEDS, "dropout"))
 
     for seed, stream in enumerate(streams):
         supports = stream.support[1].ravel()

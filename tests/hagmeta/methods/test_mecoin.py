@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.layers.losses import balanced_weights
 from hagmeta.methods.prototypes.mecoin import symmetric_divergence, votes
@@ -80,12 +80,12 @@ def test_a_key_is_the_mean_to_which_moving_averages_converge(dataset: Dataset, s
     context = prepare(small(method="mecoin", pretrain_epochs=3), [0], dataset, CPU)
     pack = pretrain(context)
     (scenario,) = context.scenarios
-    knowledge = context.knowledge.session([scenario.test], 1)
-    shared = context.tasks.shared(knowledge, scenario.test.sizes(1))
+    known = context.known.session([scenario.test], 1)
+    shared = context.tasks.shared(known, scenario.test.sizes(1))
     task = context.tasks.session([scenario.test], 1)
-    ((keys,),) = pack.run("class_statistics", (shared,), knowledge.view, task)
+    ((keys,),) = pack.run("class_statistics", (shared,), known.view, task)
     nodes = torch.arange(dataset.num_nodes).unsqueeze(0)
-    (embedded,) = pack.run("embeddings", (shared,), knowledge.view, nodes)
+    (embedded,) = pack.run("embeddings", (shared,), known.view, nodes)
     supports = scenario.test.support[1]
     labelled = [scenario.nodes_of(np.array([c]), TRAIN) for c in scenario.test.known]
     for key, members in zip(keys, [*labelled, *supports], strict=True):
@@ -103,7 +103,7 @@ def played(dataset: Dataset, config: RunConfig) -> list[dict[str, torch.Tensor]]
     meta_train(context, pack)
     states.append(pack.snapshot())
     streams = [scenario.test for scenario in context.scenarios]
-    play(watched(context, lambda *_: states.append(pack.snapshot())), pack, streams, "test")
+    evaluate_streams(watched(context, lambda *_: states.append(pack.snapshot())), pack, streams, "test")
     return states
 
 

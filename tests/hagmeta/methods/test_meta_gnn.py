@@ -12,7 +12,7 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import Episode, few_shot_episodes
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
@@ -26,7 +26,7 @@ Small = Callable[..., RunConfig]
 def trained_a_little(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack, Episode]:
     context = prepare(config, SEEDS, dataset, CPU)
     pack = pretrain(context)
-    (episode,) = islice(few_shot_episodes(context, context.knowledge.training()), 1)
+    (episode,) = islice(few_shot_episodes(context, context.known.training()), 1)
     return context, pack, episode
 
 
@@ -82,10 +82,10 @@ def test_without_inner_steps_it_classifies_by_distance_to_means(dataset: Dataset
         context = prepare(small(method=method, inner_steps=0, pretrain_on="base"), SEEDS, dataset, CPU)
         pack = pretrain(context)
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.knowledge.session(streams, 2)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(2))
+        known = context.known.session(streams, 2)
+        shared = context.tasks.shared(known, streams[0].sizes(2))
         with torch.no_grad():
-            logits += pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))
+            logits += pack.run("logits", (shared,), known.view, (context.tasks.session(streams, 2),))
     torch.testing.assert_close(logits[0], logits[1], rtol=1e-4, atol=1e-4)
 
 
@@ -106,5 +106,5 @@ def test_a_session_leaves_what_was_meta_learnt_as_it_was(dataset: Dataset, small
     context = prepare(small(method="meta-gnn"), SEEDS, dataset, CPU)
     pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+    evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
     assert all(torch.equal(value, before[name]) for name, value in pack.snapshot().items())

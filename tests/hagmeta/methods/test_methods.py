@@ -14,7 +14,7 @@ from hagmeta.config.run_config import SETTINGS, RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import few_shot_episodes, meta_train, supervised_episodes
 from hagmeta.layers.prototypes import weighted_prototypes
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
@@ -108,7 +108,7 @@ def states_after(context: Context, sessions: bool) -> list[dict[str, torch.Tenso
     meta_train(context, pack)
     states.append(pack.snapshot())
     if sessions:
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+        evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
         states.append(pack.snapshot())
     return states
 
@@ -157,7 +157,7 @@ def test_joint_is_above_frozen(dataset: Dataset, small: Small) -> None:
 
 def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="gpn", query_shot=4), [0, 5], dataset, CPU)
-    for episode in islice(few_shot_episodes(context, context.knowledge.training()), 10):
+    for episode in islice(few_shot_episodes(context, context.known.training()), 10):
         assert episode.task.averaged.shape == (2, 0)
         for seed, scenario in enumerate(context.scenarios):
             classes = episode.task.classes[seed].numpy()
@@ -175,7 +175,7 @@ def test_supervised_batches_are_of_every_class_that_training_may_know(
 ) -> None:
     context = prepare(small(val_classes=2, **settings), [0, 5], dataset, CPU)
     assert context.meta_training is MetaTraining.SUPERVISED
-    for episode in islice(supervised_episodes(context, context.knowledge.training()), 5):
+    for episode in islice(supervised_episodes(context, context.known.training()), 5):
         for seed, scenario in enumerate(context.scenarios):
             assert list(episode.task.classes[seed]) == [*scenario.split.base, *scenario.meta_classes]
             query = episode.task.query[seed].numpy()
@@ -198,10 +198,10 @@ def test_gpn_has_hag_meta_s_prototypes(dataset: Dataset, small: Small) -> None:
     logits = []
     for context in contexts:
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge = context.knowledge.session(streams, 2)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(2))
+        known = context.known.session(streams, 2)
+        shared = context.tasks.shared(known, streams[0].sizes(2))
         pack = pretrain(context)
-        logits.append(pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, 2),))[0])
+        logits.append(pack.run("logits", (shared,), known.view, (context.tasks.session(streams, 2),))[0])
     assert torch.equal(*logits)
 
 

@@ -21,7 +21,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import RunOptions, mode_of
 from hagmeta.engine.runtime import Runtime
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training import meta_training
 from hagmeta.methods import Sizes
 from hagmeta.methods.base import Shared, Task
@@ -210,7 +210,7 @@ def our_steps(
         )
     pack = (WatchedPlain if plain else Watched)(methods, device)
     trained = meta_training.meta_train(context, pack)
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test", trained)
+    evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test", trained)
     pack.look()
     return pack.steps
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.engine.known import lessons
+from hagmeta.engine.known import batches
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.layers.head import LABEL_SMOOTHING
 from hagmeta.layers.subspaces import leading_words, spectrum
 from hagmeta.layers.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
@@ -246,13 +246,13 @@ def test_the_encoder_goes_back_before_a_session_if_nodes_of_classes_to_come_are_
     for visibility, returns in (("whole", True), ("arriving", False)):
         context = prepare(tiny(method="posterior-means", visibility=visibility), [0, 1], tiny_graph, CPU)
         pack = pretrain(context)
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+        evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
         streams = [scenario.test for scenario in context.scenarios]
-        knowledge, task = context.knowledge.session(streams, 2), context.tasks.session(streams, 2)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(2))
+        known, task = context.known.session(streams, 2), context.tasks.session(streams, 2)
+        shared = context.tasks.shared(known, streams[0].sizes(2))
         learnt = pack.snapshot()
         with torch.no_grad():
-            pack.assign(pack.run("before_session", (shared,), knowledge.view, task))
+            pack.assign(pack.run("before_session", (shared,), known.view, task))
         after = pack.snapshot()
         encoder = [name.removeprefix("encoder.") for name in learnt if name.startswith("encoder.")]
         for name in encoder if returns else ():
@@ -391,7 +391,7 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     context = prepare(tiny(method="posterior-means", rehearsal=rehearsal), [0], tiny_graph, CPU)
     pack = pretrain(context)
     before = pack.snapshot()
-    play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+    evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
     changed = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     learnt = {name for name in before if name.startswith("encoder.")} if moves else set()
     assert changed == learnt | {"share"}  # which is chosen at session 0
@@ -413,14 +413,14 @@ def test_any_features_will_do(
 def test_halfway_through_a_session_the_encoder_is_taught_anew(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before_steps, learnt = lessons.before_steps, []
+    before_steps, learnt = batches.before_steps, []
 
     def watched(*arguments: Any) -> Task:
         task = before_steps(*arguments)
         learnt.append(task.before_steps)
         return task
 
-    monkeypatch.setattr(lessons, "before_steps", watched)
+    monkeypatch.setattr(batches, "before_steps", watched)
     records_of(tiny(method="posterior-means", finetune_steps=3), [0], tiny_graph)
     of_tests = learnt[-4:]  # the last stream has two sessions
     for (first, _), (second, _) in (of_tests[:2], of_tests[2:]):
@@ -433,11 +433,11 @@ def recalled(config: RunConfig, graph: Dataset, shrinkage: float = 0.0) -> tuple
     pack = pretrain(context)
     pack.assign({"share": torch.full((1, 1), shrinkage)})
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge, task = context.knowledge.session(streams, 1), context.tasks.session(streams, 1)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(1))
+    known, task = context.known.session(streams, 1), context.tasks.session(streams, 1)
+    shared = context.tasks.shared(known, streams[0].sizes(1))
     with torch.no_grad():
-        (shares,), (rows,) = pack.run("before_steps", (shared,), knowledge.view, task)
-    return shares, rows, knowledge.view, task
+        (shares,), (rows,) = pack.run("before_steps", (shared,), known.view, task)
+    return shares, rows, known.view, task
 
 
 def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(

@@ -30,11 +30,9 @@ def pretrained(config: RunConfig, dataset: Dataset) -> tuple[Context, Pack]:
 @torch.no_grad()
 def logits_of_session(context: Context, pack: Pack, session: int) -> Tensor:
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, session)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
-    logits: Tensor = pack.run(
-        "logits", (shared,), knowledge.view, (context.tasks.session(streams, session),)
-    )[0]
+    known = context.known.session(streams, session)
+    shared = context.tasks.shared(known, streams[0].sizes(session))
+    logits: Tensor = pack.run("logits", (shared,), known.view, (context.tasks.session(streams, session),))[0]
     return logits
 
 
@@ -58,7 +56,7 @@ def test_without_locations_it_classifies_by_distance_to_means(
 
 def test_both_locations_learn_from_the_first_step(tiny_graph: Dataset, tiny: Tiny) -> None:
     context, pack = pretrained(tiny(method="rale"), tiny_graph)
-    (episode,) = islice(pseudo_episodes(context, context.knowledge.training()), 1)
+    (episode,) = islice(pseudo_episodes(context, context.known.training()), 1)
     losses, _ = episode.loss(pack, keys(SEEDS, "dropout"))
     for name, value in pack.parameters.items():
         if name.startswith("located.") and name.endswith("weight"):
@@ -70,7 +68,7 @@ def test_hubs_are_visible_nodes_of_high_rank(tiny_graph: Dataset, tiny: Tiny) ->
     context, pack = pretrained(tiny(method="rale", hubs=4), tiny_graph)
     streams = [scenario.test for scenario in context.scenarios]
     for session in (0, 1):
-        view = context.knowledge.session(streams, session).view
+        view = context.known.session(streams, session).view
         hubs = pack.run("_hubs", (context.graph,), view)
         for chosen, visible in zip(hubs, view.visible, strict=True):
             seen = visible.numpy() > 0

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import supervised_episodes
 from hagmeta.methods import METHODS
 from hagmeta.methods.prototypes.tap import calibrated, chosen_classes, cosface_loss, drifted, view_of
@@ -110,7 +110,7 @@ def test_weights_are_mixed_after_a_session(dataset: Dataset, small: Small) -> No
         context = prepare(config, [0, 5], dataset, CPU)
         pack = pretrain(context)
         before = pack.snapshot()
-        play(context, pack, [scenario.test for scenario in context.scenarios], "test")
+        evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
         return {name: value - before[name] for name, value in pack.snapshot().items()}
 
     assert all(not change.any() for change in moved(0.0, 2).values())
@@ -137,7 +137,7 @@ def test_kept_prototypes_stay_if_the_encoder_does(dataset: Dataset, small: Small
 
         pack.run = noted  # type: ignore[assignment]
         with torch.enable_grad():
-            play(context, pack, streams, "test")
+            evaluate_streams(context, pack, streams, "test")
         return found
 
     first, second, third = kept(0.0)
@@ -163,7 +163,7 @@ def test_other_views_do_not_use_inputs_propagated_for_the_graph(
         monkeypatch.setattr(Graph, "pays_once", lambda *_, pays=once: pays)
         context = prepare(config, [0, 5], dataset, CPU)
         pack = pretrain(context)
-        training = context.knowledge.training()
+        training = context.known.training()
         assert bool(training.graph.fixed) is once
         episode = next(supervised_episodes(context, training))
         losses.append(episode.loss(pack, torch.tensor([1, 2]))[0])

@@ -59,12 +59,12 @@ def test_without_rehearsal_prototypes_are_kept_after_calibration(dataset: Datase
     everyone = torch.arange(context.graph.num_nodes).unsqueeze(0)
     supports = []
     for session in range(SESSION + 1):
-        knowledge = context.knowledge.session(streams, session)
-        shared = context.tasks.shared(knowledge, streams[0].sizes(session))
+        known = context.known.session(streams, session)
+        shared = context.tasks.shared(known, streams[0].sizes(session))
         task = context.tasks.session(streams, session)._replace(class_statistics=kept)
-        (scores,) = pack.run("logits", (shared,), knowledge.view, (task,))
-        kept = pack.run("class_statistics", (shared,), knowledge.view, task)
-        features = pack.run("embeddings", (shared,), knowledge.view, everyone)[0].double().numpy()
+        (scores,) = pack.run("logits", (shared,), known.view, (task,))
+        kept = pack.run("class_statistics", (shared,), known.view, task)
+        features = pack.run("embeddings", (shared,), known.view, everyone)[0].double().numpy()
         if session:
             supports.append(features[streams[0].support[session]].mean(1))
     base = unit(kept[0][0].double().numpy())

@@ -73,22 +73,22 @@ def test_a_session_is_scored_by_a_regression_on_all_readable_labels(
     context = prepare(config, [7, SEED], dataset, CPU)
     pack = pretrain(context)
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, SESSION)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(SESSION))
+    known = context.known.session(streams, SESSION)
+    shared = context.tasks.shared(known, streams[0].sizes(SESSION))
     everyone = torch.arange(context.graph.num_nodes).expand(2, -1)
-    features = pack.run("embeddings", (shared,), knowledge.view, everyone)[1].double().numpy()
-    (logits,) = pack.run("logits", (shared,), knowledge.view, (context.tasks.session(streams, SESSION),))
-    features = MinMaxScaler().fit(features[knowledge.view.visible[1].bool().numpy()]).transform(features)
+    features = pack.run("embeddings", (shared,), known.view, everyone)[1].double().numpy()
+    (logits,) = pack.run("logits", (shared,), known.view, (context.tasks.session(streams, SESSION),))
+    features = MinMaxScaler().fit(features[known.view.visible[1].bool().numpy()]).transform(features)
     stream = streams[1]
-    nodes, given = knowledge.averaged_over[1]
-    known = np.isin(given, stream.known)
+    nodes, given = known.averaged_over[1]
+    at_start = np.isin(given, stream.known)
     supports = [list(of) for part in stream.supports(SESSION) for of in part]
     shots = config.k_shot or 0
     assert [len(of) for of in supports] == [changes.get("rehearsal", shots)] * 2 + [shots] * 2
     met = list(stream.met(SESSION))
-    label = [met.index(c) for c in given[known]]
+    label = [met.index(c) for c in given[at_start]]
     label += [len(stream.known) + place for place, of in enumerate(supports) for _ in of]
-    rows = features[[*nodes[known], *(node for of in supports for node in of)]]
+    rows = features[[*nodes[at_start], *(node for of in supports for node in of)]]
     model = reference(config.probe_penalty, class_weight="balanced").fit(rows, label)
     queries = stream.queries[SESSION]
     expected = model.predict_proba(features[queries])
@@ -106,18 +106,18 @@ def test_without_rehearsal_means_stand_for_the_nodes_of_earlier_classes(
     kept: tuple[torch.Tensor, ...] = ()
     rows, counts = np.empty((0, 8)), list[int]()
     for session in range(SESSION + 1):
-        knowledge = context.knowledge.session([stream], session)
-        shared = context.tasks.shared(knowledge, stream.sizes(session))
+        known = context.known.session([stream], session)
+        shared = context.tasks.shared(known, stream.sizes(session))
         task = context.tasks.session([stream], session)._replace(class_statistics=kept)
-        (logits,) = pack.run("logits", (shared,), knowledge.view, (task,))
-        kept = pack.run("class_statistics", (shared,), knowledge.view, task)
-        features = pack.run("embeddings", (shared,), knowledge.view, everyone)[0].double().numpy()
+        (logits,) = pack.run("logits", (shared,), known.view, (task,))
+        kept = pack.run("class_statistics", (shared,), known.view, task)
+        features = pack.run("embeddings", (shared,), known.view, everyone)[0].double().numpy()
         nodes = [scenario.nodes_of(np.array([c]), TRAIN) for c in stream.known]
         nodes = list(stream.support[session]) if session else nodes
         if session < SESSION:
             rows = np.concatenate([rows, [features[of].mean(0) for of in nodes]])
             counts += [len(of) for of in nodes]
-    scaler = MinMaxScaler().fit(features[knowledge.view.visible[0].bool().numpy()])
+    scaler = MinMaxScaler().fit(features[known.view.visible[0].bool().numpy()])
     label = [*range(len(counts)), *np.repeat(len(counts) + np.arange(len(nodes)), len(nodes[0]))]
     total, classes = sum(counts) + len(nodes) * len(nodes[0]), len(counts) + len(nodes)
     share = [*np.ones(len(counts)), *np.full(len(nodes) * len(nodes[0]), 1 / len(nodes[0]))]

@@ -14,7 +14,7 @@ from hagmeta.common.traits import COSTS, ROLES, MethodTraits
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.knowledge import KnowledgeSource
+from hagmeta.engine.known.session import KnownAt
 from hagmeta.engine.known.tasks import TaskMaker
 from hagmeta.engine.known.views import Views
 from hagmeta.engine.runtime import Runtime
@@ -41,7 +41,7 @@ def public_members(cls: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("cls", "most"),
-    [(Method, 46), (Context, 13), (Runtime, 10), (Views, 11), (KnowledgeSource, 11), (TaskMaker, 9)],
+    [(Method, 46), (Context, 13), (Runtime, 10), (Views, 11), (KnownAt, 11), (TaskMaker, 9)],
 )
 def test_what_everything_meets_in_stays_thin(cls: type, most: int) -> None:
     # A question about a part belongs in that part.

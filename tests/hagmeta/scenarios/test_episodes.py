@@ -100,7 +100,7 @@ def test_held_out_classes_are_never_drawn(dataset: Dataset, small: Small) -> Non
 @pytest.mark.parametrize(("n_way", "ways"), [(1, 2), (2, 2), (3, 3)])
 def test_a_task_is_among_two_classes_at_least(dataset: Dataset, small: Small, n_way: int, ways: int) -> None:
     context = prepare(small(method="gpn", n_way=n_way), [0, 5], dataset, CPU)
-    episode = next(few_shot_episodes(context, context.knowledge.training()))
+    episode = next(few_shot_episodes(context, context.known.training()))
     assert episode.shared.task_sizes == (ways,)
     assert episode.task.support.shape[1:] == (ways, K)
     assert set(episode.target[0].tolist()) == set(range(ways))
@@ -124,7 +124,7 @@ def test_how_a_model_learns_changes_no_episode(dataset: Dataset, small: Small) -
 def tasks(context: Context, count: int) -> list[tuple[list[int], list[list[int]], list[list[int]]]]:
     """Of the second seed: known classes, supports, and for every episode its queries by target."""
     seen = []
-    for episode in islice(pseudo_episodes(context, context.knowledge.training()), count):
+    for episode in islice(pseudo_episodes(context, context.known.training()), count):
         classes = sum(episode.shared.task_sizes)
         query, target = episode.task.query[1], episode.target[1]
         by_target = [query[target == c].tolist() for c in range(classes)]
@@ -163,10 +163,10 @@ def test_under_released_a_merged_class_is_known_by_all_its_nodes(dataset: Datase
 
 def test_task_sizes_name_the_tasks_as_they_came(dataset: Dataset, small: Small) -> None:
     context = prepare(small(), [0], dataset, CPU)
-    episodes = islice(pseudo_episodes(context, context.knowledge.training()), 3)
+    episodes = islice(pseudo_episodes(context, context.known.training()), 3)
     assert [episode.shared.task_sizes for episode in episodes] == [(4, 2), (4, 2, 2), (4, 2)]
     # In the test stream five novel-train classes are two tasks and a smaller one, then come the sessions.
-    assert context.tasks.shared(context.knowledge.training(), sizes=(9, 2, 2)).task_sizes == (
+    assert context.tasks.shared(context.known.training(), sizes=(9, 2, 2)).task_sizes == (
         4,
         2,
         2,

@@ -20,7 +20,7 @@ from hagmeta.datasets.formats import npz
 from hagmeta.engine.run import prepare
 from hagmeta.scenarios.scenario import TEST, TRAIN, VAL, Scenario
 from hagmeta.scenarios.streams import make_scenario
-from hagmeta.testing import live, records_of, same_answers, same_parameters, with_other_labels
+from hagmeta.testing import records_of, run_context, same_answers, same_parameters, with_other_labels
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -100,8 +100,8 @@ def test_base_classes_play_new_ones_without_novel_train_classes(fixed: Dataset, 
 )
 def test_nothing_leaks(fixed: Dataset, tiny: Tiny, method: str) -> None:
     context = prepare(tiny(split="fixed", method=method, episodes=2), [0, 5], fixed, CPU)
-    pack, answers = live(context)
-    other_pack, other_answers = live(with_other_labels(context, "garbage"))
+    pack, answers = run_context(context)
+    other_pack, other_answers = run_context(with_other_labels(context, "garbage"))
     assert same_parameters(pack, other_pack) and same_answers(answers, other_answers)
 
 

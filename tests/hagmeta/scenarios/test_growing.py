@@ -25,8 +25,8 @@ from hagmeta.scenarios.streams import make_scenario
 from hagmeta.sparse.graph import Graph
 from hagmeta.testing import (
     check_packs,
-    live,
     records_of,
+    run_context,
     same_answers,
     same_parameters,
     trained,
@@ -226,14 +226,14 @@ def with_labels_to_come(context: Context) -> Context:
 @pytest.mark.parametrize("method", EVERY)
 def test_nodes_count_only_after_they_arrived(tiny_graph: Dataset, grows: Tiny, method: str) -> None:
     context = prepare(grows(method=method, random_features=12), [0], tiny_graph, CPU)
-    pack, answers = live(context)
-    other_pack, others = live(with_labels_to_come(context))
+    pack, answers = run_context(context)
+    other_pack, others = run_context(with_labels_to_come(context))
     assert same_parameters(pack, other_pack) and same_answers(answers, others)
     stream = context.scenarios[0].test
     assert (np.isin(tiny_graph.labels, stream.known) & (stream.arrival > 1)).sum() > 20
     late = np.flatnonzero(stream.arrival > 1)
     noisy = replace(context, graph=Graph(with_noise_at(tiny_graph, late), CPU))
-    other_pack, others = live(noisy)
+    other_pack, others = run_context(noisy)
     assert same_answers([seed[:2] for seed in answers], [seed[:2] for seed in others])
     assert not (same_answers(answers, others) and same_parameters(pack, other_pack)), "later they count"
 
@@ -253,7 +253,7 @@ def test_labels_of_nodes_that_are_not_there_are_noticed(
     context = prepare(grows(method="frozen"), [0], tiny_graph, CPU)
     strict = scenario_of(tiny_graph, grows(protocol="strict")).test.readable_from
     monkeypatch.setattr(Stream, "readable", lambda self, session: strict <= session)
-    answers, others = live(context)[1], live(with_labels_to_come(context))[1]
+    answers, others = run_context(context)[1], run_context(with_labels_to_come(context))[1]
     assert not same_answers(answers, others)
 
 

@@ -20,8 +20,8 @@ from hagmeta.scenarios.scenario import TRAIN, Scenario, training_groups
 from hagmeta.scenarios.streams import make_scenario
 from hagmeta.sparse.graph import Graph
 from hagmeta.testing import (
-    live,
     records_of,
+    run_context,
     same_answers,
     same_parameters,
     trained,
@@ -146,8 +146,8 @@ def test_labels_and_visibility_can_be_limited(
 def test_nothing_leaks(tiny_graph: Dataset, tiny: Tiny, method: str) -> None:
     config = tiny(classes=(4, 0, 5), method=method, episodes=4, validate_every=2)
     context = prepare(config, [0, 5], tiny_graph, CPU)
-    pack, answers = live(context)
-    other_pack, other_answers = live(with_other_labels(context, "garbage"))
+    pack, answers = run_context(context)
+    other_pack, other_answers = run_context(with_other_labels(context, "garbage"))
     assert same_parameters(pack, other_pack) and same_answers(answers, other_answers)
 
 

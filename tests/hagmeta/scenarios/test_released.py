@@ -11,7 +11,7 @@ import torch
 
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
-from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.methods import METHODS
 from hagmeta.methods.paper.hag_meta import HagMeta
 from hagmeta.testing import records_of
@@ -75,6 +75,6 @@ def test_nodes_without_neighbours_do_no_harm(dataset: Dataset, small: Small, met
     )
     assert np.isin(supports, lonely).any()
     pack = pretrain(context)
-    live(context, pack)
+    train_and_evaluate(context, pack)
     for name, value in pack.parameters.items():
         assert value.isfinite().all(), name

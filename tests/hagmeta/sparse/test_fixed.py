@@ -46,7 +46,7 @@ def context(
 
 
 def seen(context: Context) -> View:
-    views = context.knowledge.views
+    views = context.known.views
     return views.view(context.scenarios, [views.seen_first(scenario) for scenario in context.scenarios])
 
 
@@ -58,7 +58,7 @@ def encoded(encoder: str, context: Context, *, once: bool) -> tuple[Tensor, dict
     modules: list[Encoder] = []
     for seed in context.seeds:
         torch.manual_seed(seed)
-        modules.append(ENCODERS[encoder](context.knowledge.views.sizes.features, context.settings))
+        modules.append(ENCODERS[encoder](context.known.views.sizes.features, context.settings))
     pack = Pack([_Wrapped(module) for module in modules], graph.device)
     nodes = torch.stack([visible.nonzero().squeeze(-1)[:50] for visible in view.visible])
     key = keys(context.seeds, "test").to(graph.device)
@@ -155,12 +155,12 @@ def test_it_pays_for_dense_inputs_and_many_steps() -> None:
 
 def test_phases_share_propagated_inputs_of_equal_views() -> None:
     each = context(DENSE, episodes=100)
-    training = each.knowledge.training()
+    training = each.known.training()
     assert training.graph.fixed
     streams = [scenario.validation for scenario in each.scenarios]
-    assert each.knowledge.session(streams, 0, learns=False).graph is training.graph
+    assert each.known.session(streams, 0, learns=False).graph is training.graph
     tested = [scenario.test for scenario in each.scenarios]
-    later = each.knowledge.session(tested, 1, learns=False)
+    later = each.known.session(tested, 1, learns=False)
     assert not later.graph.fixed, "another view, without steps"
 
 

@@ -11,7 +11,7 @@ What is proven, for every method, under both protocols, while it learns in a ses
   what it keeps of earlier classes. In the run whose arrival is dealt anew, the method itself is made anew
   before each session, too, and only handed these; and neither its object nor its classes and their files hold
   anything after the sessions that they did not before.
-- Nothing that is kept has a row for every node, and what is kept of nodes (memory, lessons) is labelled.
+- Nothing that is kept has a row for every node, and what is kept of nodes (memory, batches) is labelled.
 
 What is not: no test can read what a parameter means, so a method that wrote the times of some nodes into the
 digits of its weights would pass. The books of the loops (the answers of training's last pseudo-stream, what
@@ -37,8 +37,8 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine import sessions
 from hagmeta.engine.context import Context
 from hagmeta.engine.engine import Engine
-from hagmeta.engine.known.knowledge import KnowledgeSource
-from hagmeta.engine.known.lessons import HeldOutLesson, ReplayLesson
+from hagmeta.engine.known.batches import HeldOutBatches, ReplayBatches
+from hagmeta.engine.known.session import KnownAt
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.scores.readout import Labels, ReadOut
 from hagmeta.engine.training.meta_training import Trained, meta_train
@@ -176,14 +176,16 @@ def lived(
     with monkeypatch.context() as patch:
         patch.setattr(Pack, "run", recorded)
         patch.setattr(Engine, "__init__", begun)
-        evaluators = sessions.play(watched(context, next_session), pack, streams, purpose, trained)
+        evaluators = sessions.evaluate_streams(
+            watched(context, next_session), pack, streams, purpose, trained
+        )
     life.answers = [evaluator.answers for evaluator in evaluators]
     life.held = before, list(held_by(pack.template))
     return life
 
 
 def fresh_method(context: Context) -> Method:
-    return make_method(context.settings, context.knowledge.views.sizes, context.scenarios[0].seed)
+    return make_method(context.settings, context.known.views.sizes, context.scenarios[0].seed)
 
 
 def held_by(method: nn.Module) -> Iterator[Leaf]:
@@ -277,7 +279,7 @@ def knows_what_is_visible_now_alone(life: Life) -> bool:
         now = np.stack([context.protocol.visible(*pair, session) for pair in pairs])
         for part in (each for some in seedwise for each in (some if type(some) is tuple else (some,))):
             if isinstance(part, View):
-                view = context.knowledge.views.view(context.scenarios, list(now))
+                view = context.known.views.view(context.scenarios, list(now))
                 if part.fixed_features:
                     view = view._replace(
                         fixed_features=(life.pack.run("fixed_features", (context.graph,), view),)
@@ -313,7 +315,7 @@ def labelled_nodes(life: Life, seed: int) -> np.ndarray:
     """Whose labels have been shown by the last session; to an oracle, or where all leaks, many more."""
     context, stream, scenario = life.context, life.streams[seed], life.context.scenarios[seed]
     nodes = [context.protocol.labelled(scenario, stream.known), np.concatenate(stream.support).ravel()]
-    if context.knowledge.oracle:
+    if context.known.oracle:
         nodes.append(scenario.train_nodes_met(stream, stream.sessions))
     if context.protocol.leaks:
         nodes.append(scenario.all_nodes_of(stream.met(stream.sessions)))
@@ -321,15 +323,15 @@ def labelled_nodes(life: Life, seed: int) -> np.ndarray:
 
 
 def nodes_kept(life: Life, seed: int) -> np.ndarray:
-    """The nodes that memory and lessons hold at the end."""
-    memory, lesson = (getattr(life.engine, name, None) for name in ("memory", "lesson"))
+    """The nodes that memory and batches hold at the end."""
+    memory, batches = (getattr(life.engine, name, None) for name in ("memory", "batches"))
     nodes = [np.empty(0, dtype=np.int64)]
     if memory is not None:
         nodes.append(memory.nodes()[seed])
-    if isinstance(lesson, ReplayLesson):
-        nodes += [lesson.batch.query[seed].numpy(), lesson.batch.support[seed].numpy().ravel()]
-    if isinstance(lesson, HeldOutLesson) and lesson.pools:
-        pools = lesson.pools[seed]
+    if isinstance(batches, ReplayBatches):
+        nodes += [batches.batch.query[seed].numpy(), batches.batch.support[seed].numpy().ravel()]
+    if isinstance(batches, HeldOutBatches) and batches.pools:
+        pools = batches.pools[seed]
         nodes += [row[:size] for row, size in zip(pools.nodes, pools.sizes, strict=True)]
     return np.concatenate(nodes)
 
@@ -500,14 +502,14 @@ def test_a_mask_handed_on_by_the_loops_is_noticed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Arrival given away with the view: the arguments are no longer what they were.
-    honest = KnowledgeSource.session
+    honest = KnownAt.session
 
-    def with_times(self: KnowledgeSource, streams: list[Stream], session: int) -> Any:
-        knowledge = honest(self, streams, session)
+    def with_times(self: KnownAt, streams: list[Stream], session: int) -> Any:
+        known = honest(self, streams, session)
         times = torch.from_numpy(np.stack([stream.arrival for stream in streams])).float()
-        return replace(knowledge, view=knowledge.view._replace(log_degree=times))
+        return replace(known, view=known.view._replace(log_degree=times))
 
-    monkeypatch.setattr(KnowledgeSource, "session", with_times)
+    monkeypatch.setattr(KnownAt, "session", with_times)
     config = tiny(method="proto-gcn")
     lives = [lived(config, tiny_graph, monkeypatch, anew=anew) for anew in (False, True)]
     assert not lives[0].same_steps(lives[1])
@@ -518,14 +520,14 @@ def test_nor_can_the_loops_hand_on_an_older_view(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What was true when it was kept is not changed by arrivals dealt later: it is looked for by itself.
-    honest, older = KnowledgeSource.session, []
+    honest, older = KnownAt.session, []
 
-    def with_the_last(self: KnowledgeSource, streams: list[Stream], session: int) -> Any:
-        knowledge = honest(self, streams, session)
-        older.append(knowledge.view.visible)
-        return replace(knowledge, view=knowledge.view._replace(log_degree=older[max(session - 1, 0)]))
+    def with_the_last(self: KnownAt, streams: list[Stream], session: int) -> Any:
+        known = honest(self, streams, session)
+        older.append(known.view.visible)
+        return replace(known, view=known.view._replace(log_degree=older[max(session - 1, 0)]))
 
     config = tiny(method="proto-gcn")
     assert knows_what_is_visible_now_alone(lived(config, tiny_graph, monkeypatch, anew=False))
-    monkeypatch.setattr(KnowledgeSource, "session", with_the_last)
+    monkeypatch.setattr(KnownAt, "session", with_the_last)
     assert not knows_what_is_visible_now_alone(lived(config, tiny_graph, monkeypatch, anew=False))

@@ -19,11 +19,11 @@ from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.lessons import HeldOutLesson
+from hagmeta.engine.known.batches import HeldOutBatches
 from hagmeta.engine.known.memory import Memory
 from hagmeta.engine.known.tasks import TaskMaker, levelled
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.engine.training.pretrain import pretrained_encoders
 from hagmeta.methods import METHODS, SessionLearning
@@ -175,7 +175,7 @@ class Life:
 
         self.pack.restore(self.start)
         streams = [scenario.test for scenario in context.scenarios]
-        evaluators = play(watched(context, progress), self.pack, streams, "test")
+        evaluators = evaluate_streams(watched(context, progress), self.pack, streams, "test")
         return self.pack.snapshot(), [evaluator.answers for evaluator in evaluators]
 
 
@@ -293,10 +293,10 @@ def test_the_check_finds_a_lesson_that_reads_more_train_nodes(
 ) -> None:
     life = Life(small(rehearsal=2, **QUICK), dataset)
 
-    def pools(self: HeldOutLesson, scenario: Scenario, stream: Stream, session: int) -> Any:
+    def pools(self: HeldOutBatches, scenario: Scenario, stream: Stream, session: int) -> Any:
         return training_pools(scenario, stream.known, self.context.settings)
 
-    monkeypatch.setattr(HeldOutLesson, "_pools", pools)
+    monkeypatch.setattr(HeldOutBatches, "_pools", pools)
     assert not same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
 
 
@@ -415,7 +415,7 @@ def test_one_shot_runs_with_few_labels(dataset: Dataset, small: Small, rehearsal
     life_config = small(method="proto-gcn", k_shot=1, rehearsal=rehearsal, **QUICK)
     life = Life(life_config, dataset)
     streams = [scenario.test for scenario in life.context.scenarios]
-    play(life.context, life.pack, streams, "test")
+    evaluate_streams(life.context, life.pack, streams, "test")
     unchanged = all(torch.equal(value, life.start[name]) for name, value in life.pack.parameters.items())
     assert unchanged == (rehearsal == "none")
 

@@ -20,7 +20,7 @@ from hagmeta.methods import METHODS
 from hagmeta.sparse.graph import Graph
 from hagmeta.testing import (
     check_no_leak,
-    live,
+    run_context,
     same_answers,
     same_parameters,
     with_noise_at,
@@ -55,7 +55,7 @@ def test_an_oracle_is_one_because_other_labels_change_it(dataset: Dataset, small
     context = prepare(small(method="joint"), SEEDS, dataset, CPU)
     honest = prepare(small(method="frozen"), SEEDS, dataset, CPU)
     others = replace(context, scenarios=with_other_labels(honest, "permuted").scenarios)
-    assert not same_answers(live(context)[1], live(others)[1])
+    assert not same_answers(run_context(context)[1], run_context(others)[1])
 
 
 def test_an_oracle_knows_no_class_before_it_is_met(dataset: Dataset, small: Small) -> None:
@@ -67,7 +67,7 @@ def test_an_oracle_knows_no_class_before_it_is_met(dataset: Dataset, small: Smal
         labels[late] = np.random.default_rng(0).integers(scenario.num_classes, size=len(late))
         assert np.isin(labels[late], scenario.test.met(1)).any()
         scenarios.append(replace(scenario, labels=labels))
-    answers, others = live(context)[1], live(replace(context, scenarios=scenarios))[1]
+    answers, others = run_context(context)[1], run_context(replace(context, scenarios=scenarios))[1]
     assert same_answers([seed[:2] for seed in answers], [seed[:2] for seed in others])
     assert not same_answers([seed[2:] for seed in answers], [seed[2:] for seed in others])
 
@@ -80,8 +80,8 @@ def test_released_learns_from_the_labels_that_strict_ignores(
 ) -> None:
     # The same check, on the authors' procedure: it must fail there, or it proves nothing.
     context = prepare(small(method=method, protocol="released", episodes=4), SEEDS, narrow, CPU)
-    pack, answers = live(context)
-    other_pack, other_answers = live(with_other_labels(context, "permuted"))
+    pack, answers = run_context(context)
+    other_pack, other_answers = run_context(with_other_labels(context, "permuted"))
     assert same_parameters(pack, other_pack) == (method == "sgc-lda")
     assert not same_answers(answers, other_answers)
 

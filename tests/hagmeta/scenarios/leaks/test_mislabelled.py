@@ -19,8 +19,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.known.memory import Memory
 from hagmeta.engine.known.tasks import TaskMaker
-from hagmeta.engine.run import live as meta_train_and_play
-from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.methods import METHODS, Task
 from hagmeta.packs.pack import Pack
 from hagmeta.scenarios.episodes import EpisodeSampler, TaskSampler
@@ -121,10 +120,10 @@ def test_under_released_nothing_is_mislabelled(tiny: Tiny) -> None:
     assert resolve(config) == resolve(tiny(protocol="released"))
 
 
-def live(context: Context) -> tuple[Pack, list[list[np.ndarray]]]:
+def run_context(context: Context) -> tuple[Pack, list[list[np.ndarray]]]:
     """A whole run: the final parameters, and every answer of every seed and session."""
     pack = pretrain(context)
-    evaluators, _ = meta_train_and_play(context, pack)
+    evaluators, _ = train_and_evaluate(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 
 
@@ -153,10 +152,10 @@ def test_every_method_learns_wrong_labels_as_given_and_never_the_true_ones(
     tiny_graph: Dataset, tiny: Tiny, method: str
 ) -> None:
     context = prepare(tiny(method=method, k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
-    run = live(context)
-    assert same(run, live(without_the_truth(context)))
+    run = run_context(context)
+    assert same(run, run_context(without_the_truth(context)))
     # Wrong labels are learnt: without them the run is another.
-    assert not same(run, live(prepare(tiny(method=method, k_shot=3), [0], tiny_graph, CPU)))
+    assert not same(run, run_context(prepare(tiny(method=method, k_shot=3), [0], tiny_graph, CPU)))
 
 
 def true_labels(self: Memory, session: int) -> list[np.ndarray]:
@@ -169,10 +168,10 @@ def test_the_check_finds_a_memory_that_looks_up_true_labels(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = prepare(tiny(method="icarl", k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
-    given = live(context)
+    given = run_context(context)
     monkeypatch.setattr(Memory, "labels", true_labels)
-    assert not same(given, live(context))
-    assert not same(live(context), live(without_the_truth(context)))
+    assert not same(given, run_context(context))
+    assert not same(run_context(context), run_context(without_the_truth(context)))
 
 
 @pytest.mark.slow
@@ -193,11 +192,12 @@ def test_the_check_finds_supports_that_are_put_right(
 
     context = prepare(tiny(method=method, k_shot=3, mislabelled=1), [0], tiny_graph, CPU)
     monkeypatch.setattr(TaskMaker, "session", put_right)
-    assert not same(live(context), live(without_the_truth(context)))
+    assert not same(run_context(context), run_context(without_the_truth(context)))
 
 
 def test_an_oracle_knows_the_true_labels_all_the_same(tiny_graph: Dataset, tiny: Tiny) -> None:
     runs = [
-        live(prepare(tiny(method="joint", k_shot=3, mislabelled=m), [0], tiny_graph, CPU)) for m in (0, 1)
+        run_context(prepare(tiny(method="joint", k_shot=3, mislabelled=m), [0], tiny_graph, CPU))
+        for m in (0, 1)
     ]
     assert same(*runs)

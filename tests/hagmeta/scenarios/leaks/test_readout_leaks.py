@@ -18,11 +18,11 @@ import torch
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.knowledge import Knowledge
 from hagmeta.engine.known.memory import Memory
+from hagmeta.engine.known.session import Known
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.scores.readout import Labels, ReadOut, smoothed
-from hagmeta.engine.sessions import play
+from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.methods import METHODS, SessionLearning, Task
 from hagmeta.packs.pack import Pack, Step
@@ -59,7 +59,7 @@ class Life:
 
         self.pack.restore(self.start)
         streams = [scenario.test for scenario in context.scenarios]
-        evaluators = play(watched(context, progress), self.pack, streams, "test")
+        evaluators = evaluate_streams(watched(context, progress), self.pack, streams, "test")
         return [evaluator.answers for evaluator in evaluators]
 
 
@@ -71,14 +71,14 @@ def same(one: Answers, other: Answers) -> bool:
 def reading_more(nodes: Nodes) -> Callable[..., Iterator[Labels]]:
     """A leak: some nodes are held at what is their label, whoever may know it."""
 
-    def labels(self: ReadOut, knowledge: Knowledge, task: Task) -> Iterator[Labels]:
-        for seed, (known, position) in enumerate(honest_labels(self, knowledge, task)):
+    def labels(self: ReadOut, known: Known, task: Task) -> Iterator[Labels]:
+        for seed, (honest, position) in enumerate(honest_labels(self, known, task)):
             scenario, classes = self._context.scenarios[seed], task.classes[seed].numpy()
             session = (len(classes) - len(scenario.test.known)) // self._context.tasks.n_way
-            more = np.setdiff1d(nodes(scenario, session), known)
+            more = np.setdiff1d(nodes(scenario, session), honest)
             at = scenario.positions(classes)[scenario.labels[more]]
             met = at >= 0
-            yield Labels(np.concatenate([known, more[met]]), np.concatenate([position, at[met]]))
+            yield Labels(np.concatenate([honest, more[met]]), np.concatenate([position, at[met]]))
 
     return labels
 

@@ -15,7 +15,7 @@ from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets import UNLABELLED, Dataset, load
 from hagmeta.datasets.formats import npz
 from hagmeta.engine.context import Context
-from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.packs.pack import Pack
 from hagmeta.scenarios import make_protocol
 from hagmeta.scenarios.episodes import BatchSampler, EpisodeSampler, TaskSampler
@@ -108,7 +108,7 @@ def test_more_of_them_leave_every_draw_as_it_was(tiny_graph: Dataset, tiny: Tiny
 def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:
     """The final parameters, and every answer."""
     pack = pretrain(context)
-    evaluators, _ = live(context, pack)
+    evaluators, _ = train_and_evaluate(context, pack)
     return pack, [answers for evaluator in evaluators for answers in evaluator.answers]
 
 

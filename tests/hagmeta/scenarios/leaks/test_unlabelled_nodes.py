@@ -24,7 +24,7 @@ from hagmeta.methods import METHODS, posterior_means
 from hagmeta.scenarios.evaluator import Evaluator
 from hagmeta.scenarios.scenario import TEST, TRAIN, VAL
 from hagmeta.sparse.graph import Graph
-from hagmeta.testing import live, records_of, same_parameters
+from hagmeta.testing import records_of, run_context, same_parameters
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -85,7 +85,7 @@ def is_changed_by_other_queries(dataset: Dataset, config: RunConfig) -> bool:
     for each in (context, other):
         told: Told = []
         with listening(told):
-            pack, _ = live(each)
+            pack, _ = run_context(each)
         lives.append((pack, told))
     (one, first), (two, second) = lives
     if not same_parameters(one, two):
@@ -136,7 +136,7 @@ def test_what_unlabelled_neighbours_tell_is_limited_to_train_nodes(
 def test_hubs_are_train_nodes(tiny_graph: Dataset, tiny: Tiny) -> None:
     for name in ("all", "training"):
         context = prepare(tiny(method="rale", unlabelled_nodes=name), [0, 5], tiny_graph, CPU)
-        view = context.knowledge.session([scenario.test for scenario in context.scenarios], 2).view
+        view = context.known.session([scenario.test for scenario in context.scenarios], 2).view
         hubs = pretrain(context).run("_hubs", (context.graph,), view)
         roles = [scenario.split.role[each] for scenario, each in zip(context.scenarios, hubs, strict=True)]
         assert (np.stack(roles) == TRAIN).all() == (name == "training")
@@ -159,7 +159,7 @@ def test_the_shrinkage_is_chosen_on_train_nodes(
             tiny(method="posterior-means", random_features=12, unlabelled_nodes=name), [0], tiny_graph, CPU
         )
         (scenario,) = context.scenarios
-        live(context)
+        run_context(context)
         there = scenario.test.arrived(0)
         expected = there if name == "all" else there & (scenario.split.role == TRAIN)
         assert seen.pop() == expected.sum() and not seen
@@ -170,7 +170,7 @@ def test_the_pool_has_visible_train_nodes_alone(tiny_graph: Dataset, tiny: Tiny)
         context = prepare(tiny(unlabelled_nodes=name), [0, 5], tiny_graph, CPU)
         streams = [scenario.test for scenario in context.scenarios]
         for session in range(streams[0].sessions + 1):
-            view = context.knowledge.session(streams, session).view
+            view = context.known.session(streams, session).view
             assert view.learnable.shape == view.visible.shape
             for row, scenario in enumerate(context.scenarios):
                 role, there = scenario.split.role, view.learnable[row].numpy() > 0

@@ -17,8 +17,7 @@ import torch
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.run import live as meta_train_and_play
-from hagmeta.engine.run import prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.packs.pack import Pack
 from hagmeta.scenarios import PROTOCOLS, make_protocol
@@ -37,10 +36,10 @@ def scenario_of(dataset: Dataset, config: RunConfig) -> Scenario:
     return make_scenario(dataset, resolve(config), 0)
 
 
-def live(context: Context) -> tuple[Pack, Answers]:
+def run_context(context: Context) -> tuple[Pack, Answers]:
     """A whole run: the final parameters, and every answer of every seed and session."""
     pack = pretrain(context)
-    evaluators, _ = meta_train_and_play(context, pack)
+    evaluators, _ = train_and_evaluate(context, pack)
     return pack, [evaluator.answers for evaluator in evaluators]
 
 
@@ -126,7 +125,7 @@ def forbidden(context: Context) -> Callable[[Scenario], np.ndarray]:
 
 def unchanged_by_forbidden_labels(context: Context) -> bool:
     (pack, answers), (other_pack, others) = (
-        live(each) for each in (context, with_labels(context, forbidden(context), garbage=True))
+        run_context(each) for each in (context, with_labels(context, forbidden(context), garbage=True))
     )
     return same_parameters(pack, other_pack) and same_answers(answers, others)
 
@@ -159,10 +158,10 @@ def test_an_oracle_knows_no_class_before_it_is_met(
 ) -> None:
     context = prepare(tiny(method="joint", visibility="whole"), [0], tiny_graph, CPU)
     other = with_labels(context, later, garbage=True)
-    answers, others = live(context)[1], live(other)[1]
+    answers, others = run_context(context)[1], run_context(other)[1]
     assert same_answers(answers, others, until=2) and not same_answers(answers, others)
     monkeypatch.setattr(Stream, "readable", lambda self, session: self.arrival < NEVER)
-    assert not same_answers(live(context)[1], live(other)[1], until=2)
+    assert not same_answers(run_context(context)[1], run_context(other)[1], until=2)
 
 
 def test_nor_does_released_which_knows_the_rest(
@@ -172,7 +171,7 @@ def test_nor_does_released_which_knows_the_rest(
     context = prepare(tiny(protocol="released", visibility="whole"), [0], tiny_graph, CPU)
     other = with_labels(context, later, garbage=False)
     assert same_parameters(trained(context), trained(other))
-    answers, others = live(context)[1], live(other)[1]
+    answers, others = run_context(context)[1], run_context(other)[1]
     assert same_answers(answers, others, until=2) and not same_answers(answers, others)
     monkeypatch.setattr(Stream, "readable", lambda self, session: self.arrival < NEVER)
     monkeypatch.setattr(
@@ -227,7 +226,7 @@ def test_nodes_of_classes_that_never_come_count_nowhere(
     unused = context.scenarios[0].test.arrival == NEVER
     assert len(np.unique(tiny_graph.labels[unused])) == 2  # one left over, one in no part of the split
     (pack, answers), (other_pack, others) = (
-        live(each)
+        run_context(each)
         for each in (context, replace(context, graph=Graph(with_noise_at(tiny_graph, unused), CPU)))
     )
     assert same_parameters(pack, other_pack) and same_answers(answers, others)
@@ -257,7 +256,7 @@ def trained(context: Context) -> Pack:
 def embedded(context: Context, pack: Pack, session: int) -> torch.Tensor:
     """What a session of the test stream makes of the queries of the classes known at the start."""
     streams = [scenario.test for scenario in context.scenarios]
-    knowledge = context.knowledge.session(streams, session)
-    shared = context.tasks.shared(knowledge, streams[0].sizes(session))
+    known = context.known.session(streams, session)
+    shared = context.tasks.shared(known, streams[0].sizes(session))
     nodes = torch.from_numpy(streams[0].queries[0]).unsqueeze(0)
-    return pack.run("embeddings", (shared,), knowledge.view, nodes)
+    return pack.run("embeddings", (shared,), known.view, nodes)

@@ -17,7 +17,7 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.known.views import Views
-from hagmeta.engine.run import live, prepare, pretrain
+from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.packs.pack import Pack
 from hagmeta.scenarios import PROTOCOLS
@@ -47,11 +47,11 @@ def ignores(context: Context, dataset: Dataset, nodes: np.ndarray) -> bool:
     """Whether weights of words, and all that is trained with them, are the same with other words there."""
     other = with_other_words(context, dataset, nodes)
     assert not torch.equal(
-        context.knowledge.views.inputs[1], other.knowledge.views.inputs[1]
+        context.known.views.inputs[1], other.known.views.inputs[1]
     )  # they have lengths of their own
     one, two = trained(context), trained(other)
     same = all(torch.equal(value, two.parameters[name]) for name, value in one.parameters.items())
-    assert same == torch.equal(context.knowledge.views.inputs[0], other.knowledge.views.inputs[0])
+    assert same == torch.equal(context.known.views.inputs[0], other.known.views.inputs[0])
     return same
 
 
@@ -99,7 +99,7 @@ def test_a_basis_of_the_test_stream_s_first_session_is_noticed(
 
     monkeypatch.setattr(Views, "seen_first", later)
     other = with_other_words(replace(context), tiny_graph, nodes)
-    assert not torch.equal(replace(context).knowledge.views.inputs[0], other.knowledge.views.inputs[0])
+    assert not torch.equal(replace(context).known.views.inputs[0], other.known.views.inputs[0])
 
 
 @kinds
@@ -107,7 +107,7 @@ def test_with_the_whole_graph_there_its_words_are_too(tiny_graph: Dataset, tiny:
     arriving, whole = (
         prepare(tiny(inputs=kind, visibility=name), [0], tiny_graph, CPU) for name in ("arriving", "whole")
     )
-    assert not torch.equal(arriving.knowledge.views.inputs[0], whole.knowledge.views.inputs[0])
+    assert not torch.equal(arriving.known.views.inputs[0], whole.known.views.inputs[0])
     assert not ignores(whole, tiny_graph, hidden(arriving))
 
 
@@ -117,7 +117,7 @@ def test_sessions_ignore_words_of_classes_still_to_come(tiny_graph: Dataset, tin
     late = context.scenarios[0].test.arrival > 1
     answers = []
     for each in (context, with_other_words(context, tiny_graph, late)):
-        (evaluator,), _ = live(each, pretrain(each))
+        (evaluator,), _ = train_and_evaluate(each, pretrain(each))
         answers.append(evaluator.answers)
     assert [np.array_equal(*pair) for pair in zip(*answers, strict=True)] == [True, True, False]
 
@@ -127,13 +127,13 @@ def test_inputs_stay_the_same_from_training_to_the_last_session(tiny_graph: Data
     context = prepare(config, [0, 1], tiny_graph, CPU)
     streams = [scenario.test for scenario in context.scenarios]
     views = [
-        context.knowledge.training().view,
-        *(context.knowledge.session(streams, session).view for session in (0, 1, 2)),
+        context.known.training().view,
+        *(context.known.session(streams, session).view for session in (0, 1, 2)),
     ]
-    assert all(view.inputs is context.knowledge.views.inputs for view in views)
-    second = context.knowledge.views.view(
-        context.scenarios[1:], [context.knowledge.views.seen_first(context.scenarios[1])]
+    assert all(view.inputs is context.known.views.inputs for view in views)
+    second = context.known.views.view(
+        context.scenarios[1:], [context.known.views.seen_first(context.scenarios[1])]
     )
     assert all(
-        torch.equal(a[0], b[1]) for a, b in zip(second.inputs, context.knowledge.views.inputs, strict=True)
+        torch.equal(a[0], b[1]) for a, b in zip(second.inputs, context.known.views.inputs, strict=True)
     )

@@ -20,7 +20,7 @@ from hagmeta.sparse.graph import ClassMeans, Graph, View
 
 
 @dataclass(frozen=True)
-class Knowledge:
+class Known:
     """What is visible and known during training or one session."""
 
     view: View
@@ -31,8 +31,8 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
-class KnowledgeSource:
-    """Creates `Knowledge` from the nodes and labels that the protocol allows."""
+class KnownAt:
+    """Creates `Known` from the nodes and labels that the protocol allows."""
 
     graph: Graph
     scenarios: Sequence[Scenario]
@@ -51,7 +51,7 @@ class KnowledgeSource:
         given = METHODS[self.settings.method].knows_true_means(self.settings)
         return given and self.protocol.has_oracles
 
-    def training(self) -> Knowledge:
+    def training(self) -> Known:
         """Return what is known in meta-training, without any label of novel-test or held-out classes."""
         training = METHODS[self.settings.method].training_of(self.settings)
         everything = training is MetaTraining.SUPERVISED or self.knows_true_means
@@ -60,9 +60,9 @@ class KnowledgeSource:
             self.scenarios,
         )
         steps = 0 if training is MetaTraining.NONE else self.settings.episodes
-        return self._knowledge([s.validation for s in self.scenarios], 0, known, steps=steps)
+        return self._known([s.validation for s in self.scenarios], 0, known, steps=steps)
 
-    def session(self, streams: Sequence[Stream], session: int, *, learns: bool = True) -> Knowledge:
+    def session(self, streams: Sequence[Stream], session: int, *, learns: bool = True) -> Known:
         """Return what is known in `session` of `streams`, one per seed. `learns`: gradient steps follow."""
 
         def known(scenario: Scenario, stream: Stream) -> np.ndarray:
@@ -75,7 +75,7 @@ class KnowledgeSource:
             met = once_each(lambda w, s: w.train_nodes_met(s, session), self.scenarios, streams)
             return self.known_by(streams, session, met, learns=learns)
         steps = self._session_steps if learns else 0
-        return self._knowledge(streams, session, once_each(known, self.scenarios, streams), steps=steps)
+        return self._known(streams, session, once_each(known, self.scenarios, streams), steps=steps)
 
     def known_by(
         self,
@@ -85,13 +85,13 @@ class KnowledgeSource:
         labels: list[np.ndarray] | None = None,
         *,
         learns: bool = True,
-    ) -> Knowledge:
+    ) -> Known:
         """Return what is known in `session` if every class is the average over some of `nodes`.
 
         `labels` are the given labels of the nodes, which may be wrong.
         """
         steps = self._session_steps if learns else 0
-        return self._knowledge(streams, session, nodes, labels, all_averaged=True, steps=steps)
+        return self._known(streams, session, nodes, labels, all_averaged=True, steps=steps)
 
     @property
     def _session_steps(self) -> int:
@@ -103,14 +103,14 @@ class KnowledgeSource:
         return 1 + (self.settings.finetune_steps if learns else 0)
 
     @torch.no_grad()
-    def with_fixed_features(self, pack: Pack, knowledge: Knowledge) -> Knowledge:
-        """Return `knowledge` with the features that no step changes, if the method has some."""
+    def with_fixed_features(self, pack: Pack, known: Known) -> Known:
+        """Return `known` with the features that no step changes, if the method has some."""
         if not METHODS[self.settings.method].has("fixed_features"):
-            return knowledge
-        features = pack.run("fixed_features", (knowledge.graph,), knowledge.view)
-        return replace(knowledge, view=knowledge.view._replace(fixed_features=(features,)))
+            return known
+        features = pack.run("fixed_features", (known.graph,), known.view)
+        return replace(known, view=known.view._replace(fixed_features=(features,)))
 
-    def _knowledge(
+    def _known(
         self,
         streams: Sequence[Stream],
         session: int,
@@ -119,7 +119,7 @@ class KnowledgeSource:
         all_averaged: bool = False,
         *,
         steps: int,
-    ) -> Knowledge:
+    ) -> Known:
         seen = once_each(lambda w, s: self.protocol.visible(w, s, session), self.scenarios, streams)
         if labels is None:
             labels = once_each(lambda scenario, nodes: scenario.labels[nodes], self.scenarios, known_by)
@@ -128,7 +128,7 @@ class KnowledgeSource:
         averaged_over = tuple(zip(known_by, labels, strict=True))
         view = self.views.view(self.scenarios, seen)
         graph = self.views.graph_of(self.scenarios, seen, view, 0 if self._is_frozen else steps)
-        return Knowledge(view, means, averaged_over, graph, all_averaged)
+        return Known(view, means, averaged_over, graph, all_averaged)
 
     @property
     def _is_frozen(self) -> bool:

@@ -21,16 +21,16 @@ from hagmeta.scenarios.scenario import Scenario, Stream
 from hagmeta.sparse.graph import View
 
 
-class Lesson(ABC):
+class SessionBatches(ABC):
     """The training tasks for the gradient steps of a session."""
 
-    teaches = True  # False if its tasks have nothing to predict
+    has_targets = True  # False if its tasks have nothing to predict
 
     @abstractmethod
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         """Prepare for the steps of `session`, which learn the supports of `streams`."""
 
-    def courses(self, steps: int) -> Sequence[int]:
+    def parts(self, steps: int) -> Sequence[int]:
         """Split the number of `steps` of a session into parts. `begin` is called before each part."""
         return (steps,)
 
@@ -50,7 +50,7 @@ class Lesson(ABC):
         assert not state
 
 
-class HeldOutLesson(Lesson):
+class HeldOutBatches(SessionBatches):
     """In each step, one support of every class is the query and the others are the supports.
 
     Classes known by averages add queries from their train nodes. For an oracle, all classes are such classes.
@@ -64,18 +64,18 @@ class HeldOutLesson(Lesson):
         self.pools: list[ClassPools] = []
         wanted, most = context.settings.query_shot or 1, context.protocol.most_rehearsed
         self.queries = wanted if most is None else min(wanted, most)  # per class known by its average
-        self.teaches = self.queries > 0 or streams[0].support[0].shape[-1] > 1
+        self.has_targets = self.queries > 0 or streams[0].support[0].shape[-1] > 1
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         self.streams = streams
-        if not self.pools or self.context.knowledge.oracle:
+        if not self.pools or self.context.known.oracle:
             pairs = zip(self.context.scenarios, self.streams, strict=True)
             self.pools = [self._pools(scenario, stream, session) for scenario, stream in pairs]
 
     def _pools(self, scenario: Scenario, stream: Stream, session: int) -> ClassPools:
         if stream.rehearsed is not None:
             return ClassPools(list(stream.rehearsed.known))
-        if not self.context.knowledge.oracle:
+        if not self.context.known.oracle:
             return training_pools(scenario, stream.known, self.context.settings)
         nodes = scenario.train_nodes_met(stream, session)
         return ClassPools([nodes[scenario.labels[nodes] == c] for c in stream.met(session)])
@@ -92,7 +92,7 @@ class HeldOutLesson(Lesson):
         for rng, pools, stream in zip(self.rng, self.pools, self.streams, strict=True):
             rows = np.arange(len(pools.sizes))
             of_known = pools.distinct(rows, rng.random((len(rows), self.queries)))
-            few = stream.supports(0 if self.context.knowledge.oracle else session)
+            few = stream.supports(0 if self.context.known.oracle else session)
             (earlier, asked_earlier), (own, asked_own) = (self._divided(rng, nodes) for nodes in few)
             supports.append(levelled(earlier, own))
             queries.append(np.concatenate([of_known.ravel(), asked_earlier.ravel(), asked_own.ravel()]))
@@ -132,7 +132,7 @@ def _without(stay: np.ndarray, asked: np.ndarray) -> np.ndarray:
     return stay
 
 
-class SupportsLesson(Lesson):
+class SupportBatches(SessionBatches):
     """Every step learns all new supports."""
 
     def __init__(self, context: Context) -> None:
@@ -161,7 +161,7 @@ class SupportsLesson(Lesson):
         return self.batch, self.target
 
 
-class ReplayLesson(SupportsLesson):
+class ReplayBatches(SupportBatches):
     """Every step learns all new supports and all stored nodes of earlier classes."""
 
     def __init__(self, context: Context, memory: Memory) -> None:
@@ -172,19 +172,19 @@ class ReplayLesson(SupportsLesson):
         return self.memory.nodes(), self.memory.targets()
 
 
-class AnswersLesson(Lesson):
+class PseudoLabelBatches(SessionBatches):
     """Steps learn all readable labels, and the method's predictions before the first step and halfway."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         settings = context.settings
-        self.teaches = settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
+        self.has_targets = settings.finetune_steps > 0 and "finetune_steps" not in settings.idle
 
     def begin(self, pack: Pack, shared: Shared, view: View, streams: Sequence[Stream], session: int) -> None:
         task = self.context.tasks.session(streams, session)
         self.batch = before_steps(pack, shared, view, task)._replace(query=task.query[:, :0])
 
-    def courses(self, steps: int) -> Sequence[int]:
+    def parts(self, steps: int) -> Sequence[int]:
         return [half for half in (steps - steps // 2, steps // 2) if half]
 
     def task(self, session: int) -> tuple[Task, Tensor]:
@@ -200,10 +200,10 @@ def before_steps(pack: Pack, shared: Shared, view: View, task: Task) -> Task:
     return task._replace(before_steps=pack.run("before_steps", (shared,), view, task))
 
 
-def lesson_of(method: type[Method]) -> type[Lesson]:
-    """Return what kind of lesson a session of `method` is."""
+def batches_of(method: type[Method]) -> type[SessionBatches]:
+    """Return what kind of batches a session of `method` is."""
     if method.session_learning is SessionLearning.REPLAY:
-        return ReplayLesson
+        return ReplayBatches
     if method.session_learning is SessionLearning.SUPPORTS:
-        return SupportsLesson
-    return AnswersLesson if method.session_learning is SessionLearning.ANSWERS else HeldOutLesson
+        return SupportBatches
+    return PseudoLabelBatches if method.session_learning is SessionLearning.PSEUDO_LABELS else HeldOutBatches
