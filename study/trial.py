@@ -175,12 +175,11 @@ def run_pack(
             outputs, failures = error.finished or [], error.failures
         records = [_sent(output, metrics or {}) for output in outputs]
         checkpoints.clear()
-        where = checkpoints.went_on_from
         diverged = [
             DivergedRun(config_hash=members[place][0].hash(), seed=members[place][1], reason=reason)
             for place, reason in failures.items()
         ]
-        return PackResult(records, diverged, f"continued from a checkpoint at {where}" if where else "")
+        return PackResult(records, diverged, checkpoints.note)
     except torch.cuda.OutOfMemoryError:
         if len(members) == 1:
             raise

@@ -26,8 +26,8 @@ State = dict[str, Any]  # tensors, arrays and plain values, in dicts and lists
 class Checkpoints:
     """The last state of one pack, in one file.
 
-    The file name is a hash of everything that the state depends on, including the code. So a checkpoint of
-    other code or settings is never loaded.
+    The file name has a hash of everything that the state depends on, including the code. So a checkpoint of
+    other code or settings is never loaded; `note` names it.
     """
 
     def __init__(
@@ -40,12 +40,18 @@ class Checkpoints:
         self._least, self._cost = least_seconds, 0.0
         self._last = time.monotonic()
         self._kept = self._read()
+        others = [] if self._kept else sorted(folder.glob(f"{name}-*.pt"))
+        self._refused = others[0].name if others else ""
         self.spent: Callable[[], dict[str, float]] = dict  # returns seconds by phase, stored with the state
 
     @property
-    def went_on_from(self) -> str:
-        """Where the interrupted run stopped, as text for messages; empty if there is no checkpoint."""
-        return str(self._kept["where"]) if self._kept else ""
+    def note(self) -> str:
+        """Say in one line from where the run continues, or which checkpoint it cannot use; or nothing."""
+        if self._kept:
+            return f"continued from a checkpoint at {self._kept['where']}"
+        if self._refused:
+            return f"started again: {self._refused} is damaged, or was written by other code or settings"
+        return ""
 
     @property
     def spent_before(self) -> dict[str, float]:

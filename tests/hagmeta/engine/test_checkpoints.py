@@ -90,13 +90,21 @@ def test_what_is_damaged_or_of_other_settings_is_not_gone_on_from(tmp_path: Path
     made(hidden=8).keep("meta-train", "episode 3", lambda: {"episodes": 3, "best": np.ones(2)})
     kept = made(hidden=8)
     state = kept.reached("meta-train")
-    assert state is not None and state["episodes"] == 3 and kept.went_on_from == "episode 3"
+    assert (
+        state is not None
+        and state["episodes"] == 3
+        and kept.note == "continued from a checkpoint at episode 3"
+    )
     assert kept.reached("sessions") is None
-    assert made(hidden=16).reached("meta-train") is None
+    other = made(hidden=16)
+    assert other.reached("meta-train") is None
+    says = f"started again: {kept.path.name} is damaged, or was written by other code or settings"
+    assert other.note == says
     kept.path.write_bytes(kept.path.read_bytes()[:100])
-    assert made(hidden=8).reached("meta-train") is None
+    damaged = made(hidden=8)
+    assert damaged.reached("meta-train") is None and damaged.note == says
     kept.clear()
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir()) and not made(hidden=8).note
 
 
 def test_a_disk_that_takes_no_more_costs_the_checkpoint_and_not_the_run(tmp_path: Path) -> None:
