@@ -14,7 +14,7 @@ from hagmeta.learner.evidence import Evidence
 from hagmeta.learner.table import Table
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining
-from hagmeta.scenarios.scenario import CONTEXT, NEVER, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
+from hagmeta.scenarios.scenario import CONTEXT, NEVER, TEST, TRAIN, VAL, ClassNodes, Scenario, Split, Stream
 from hagmeta.scenarios.splits import class_members
 from hagmeta.scenarios.streams import validation_stream
 
@@ -36,19 +36,23 @@ def level(rows: Sequence[np.ndarray]) -> np.ndarray:
 def make_scenario(table: Table, evidence: Evidence, config: RunConfig, seed: int) -> Scenario:
     """Return the roles and labels of the nodes of `table`, and the streams."""
     count = table.dataset.num_nodes
-    labels, role = np.full(count, UNLABELLED), np.full(count, CONTEXT, dtype=np.int8)
+    # Only labelled nodes are for training, in the sense of `unlabelled_nodes`. All others may be asked for.
+    unlabelled = CONTEXT if config.unlabelled_nodes == "all" else TEST
+    labels, role = np.full(count, UNLABELLED), np.full(count, unlabelled, dtype=np.int8)
     readable = np.full(count, NEVER, dtype=np.int16)
     for node, c in evidence.class_of.items():
         row = table.rows.get(node)
         if row is None:
             continue
-        labels[row] = c
+        labels[row], role[row] = c, CONTEXT
         if c < evidence.known:
             readable[row], role[row] = 0, VAL if node in evidence.held_out else TRAIN
-    base, played = (np.array(each, dtype=np.int64) for each in (evidence.base, evidence.played))
+    base, played = (np.array(each, dtype=np.int64) for each in (evidence.base, evidence.simulated))
     known, classes = np.concatenate([base, played]), len(evidence.class_names)
     nodes = ClassNodes(class_members(labels, classes), role)
-    validation = validation_stream(config, nodes, base, played if plays(config) else played[:0], known, seed)
+    validation = validation_stream(
+        config, nodes, base, played if simulates(config) else played[:0], known, seed
+    )
     arrival = np.where(table.present, 0, NEVER).astype(np.int16)
     return Scenario(
         seed=seed,
@@ -61,7 +65,7 @@ def make_scenario(table: Table, evidence: Evidence, config: RunConfig, seed: int
     )
 
 
-def plays(config: RunConfig) -> bool:
+def simulates(config: RunConfig) -> bool:
     """Return whether training plays sessions, for episodes or for validation."""
     return METHODS[config.method].training_of(config) is not MetaTraining.NONE
 

@@ -412,3 +412,26 @@ def test_slots_of_nodes_stay() -> None:
     known = {f"n{number}": number for number in range(10)}
     assert kept_slots({"n0": 0, "n9": 9}, known) == {"n0": 0, "n9": 1}  # most rows would be empty
     assert kept_slots({f"n{number}": number for number in range(8)}, known) == known
+
+
+def with_strangers(dataset: Dataset, first_word: int) -> Dataset:
+    """The graph and 40 more nodes without edges or labels, whose words begin at ``first_word``."""
+    words = np.zeros((40, dataset.num_features), dtype=np.float32)
+    words[:, first_word : first_word + 3] = 1
+    assert dataset.node_ids
+    return replace(
+        dataset,
+        labels=np.concatenate([dataset.labels, np.zeros(40, dtype=np.int64)]),
+        features=scipy.sparse.vstack([dataset.features, scipy.sparse.csr_matrix(words)]).tocsr(),
+        node_ids=(*dataset.node_ids, *(f"s{number}" for number in range(40))),
+    )
+
+
+@pytest.mark.parametrize("unlabelled", ["all", "training"])
+def test_with_training_nodes_only_nothing_is_learnt_from_the_others(graph: Dataset, unlabelled: str) -> None:
+    asked, tables = nodes_of(graph, "4") + nodes_of(graph, "2"), []
+    for first_word in (0, 12):
+        given = with_strangers(graph, first_word)
+        learner = fitted(given, method="posterior-means", features="propagated", unlabelled_nodes=unlabelled)
+        tables.append(probabilities(learner.learn(given, {"4": nodes_of(graph, "4")[:5]}), given, asked))
+    assert np.array_equal(tables[0], tables[1]) == (unlabelled == "training")
