@@ -40,8 +40,15 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(arguments)
         known = [name for action in self._actions for name in action.option_strings]
         for text in unknown:
+            check_no_setting(text)
             choose("option", text.partition("=")[0], known)
         return options
+
+
+def check_no_setting(text: str) -> None:
+    """Raise a UserError if a word is a setting that follows another one without its own --set."""
+    if "=" in text and not text.startswith("-"):
+        raise UserError(f"unexpected {shown(text)}. Repeat --set for each setting: --set {text}")
 
 
 def plain_console() -> Console:

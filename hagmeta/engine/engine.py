@@ -139,7 +139,7 @@ class SessionEngine(Engine):
         self.class_statistics: tuple[Tensor, ...] = ()
         self.read_out = ReadOut(context)
         # It is fitted to validation nodes, unless predictions of these are scored.
-        self.tempers = purpose == "test" and context.settings.scored_on == "test"
+        self.fits_temperature = purpose == "test" and context.settings.scored_on == "test"
         self.temperature: Tensor | None = None
         self.memory: Memory | None = None
         self.batches: SessionBatches
@@ -160,16 +160,16 @@ class SessionEngine(Engine):
         given, streams = self._begin(session), self.streams
         known = self.context.known.with_fixed_features(self.pack, given)
         if session == 0:
-            self._change("after_training", known, streams, session)
+            self._call_hook("after_training", known, streams, session)
         if self.context.method.has("session_statistics"):
             self.before = self.pack.states()
         known = self._with_statistics(known, session)
         if session > 0:
-            self._change("before_session", known, streams, session)
-            self._learn(known, streams, session)
+            self._call_hook("before_session", known, streams, session)
+            self._finetune(known, streams, session)
             if self.context.settings.self_training:
                 streams = self._with_guesses(known, session)
-                self._learn(known, streams, session)
+                self._finetune(known, streams, session)
         if self.memory is not None:
             self.memory.keep(self.pack, known, session)
         self.finished = session + 1
@@ -252,21 +252,21 @@ class SessionEngine(Engine):
         guesses = self.read_out.guesses(self.pack, shared, known, task, count).cpu().numpy()
         return [replace(s, guessed=nodes) for s, nodes in zip(self.streams, guesses, strict=True)]
 
-    def _learn(self, known: Known, streams: Sequence[Stream], session: int) -> None:
+    def _finetune(self, known: Known, streams: Sequence[Stream], session: int) -> None:
         if not self.learns:
             return
         for steps in self.batches.parts(self.context.settings.finetune_steps):
-            self._take(steps, known, streams, session)
-        self._change("after_session", known, streams, session)
+            self._gradient_steps(steps, known, streams, session)
+        self._call_hook("after_session", known, streams, session)
 
     @torch.no_grad()
-    def _change(self, hook: str, known: Known, streams: Sequence[Stream], session: int) -> None:
+    def _call_hook(self, hook: str, known: Known, streams: Sequence[Stream], session: int) -> None:
         """Let the method change its parameters, if it defines `hook`."""
         if self.context.method.has(hook):
             task, shared = self._task(known, streams, session)
             self.pack.assign(self.pack.run(hook, (shared,), known.view, task))
 
-    def _take(self, number: int, known: Known, streams: Sequence[Stream], session: int) -> None:
+    def _gradient_steps(self, number: int, known: Known, streams: Sequence[Stream], session: int) -> None:
         """Take `number` gradient steps."""
         shared = self.context.tasks.shared(known, streams[0].sizes(session))
         self.batches.begin(self.pack, shared, known.view, streams, session)
@@ -293,7 +293,7 @@ class SessionEngine(Engine):
     def answer(self, learnt: Learnt, session: int) -> Answers:
         context, known, streams = self.context, learnt.known, learnt.streams
         task, shared = self._task(known, streams, session)
-        fitted = self._known_for_validation() if self.tempers and session == 0 else []
+        fitted = self._validation_nodes() if self.fits_temperature and session == 0 else []
         query = task.query
         if fitted:  # in the same pass
             query = torch.cat([query, stack_padded(fitted).to(query.device)], 1)
@@ -327,7 +327,7 @@ class SessionEngine(Engine):
         check_scores(self.context, found, self._phase(session))
         return found
 
-    def _known_for_validation(self) -> list[np.ndarray]:
+    def _validation_nodes(self) -> list[np.ndarray]:
         """Return the validation nodes of the known classes, one array per seed."""
         pairs = zip(self.context.scenarios, self.streams, strict=True)
         return [scenario.nodes_of(stream.known, VAL) for scenario, stream in pairs]

@@ -55,7 +55,7 @@ def consolidate(context: Context, pack: Pack, known: Known, streams: Sequence[St
     if context.method.has("consolidate"):
         shared = context.tasks.shared(known, streams[0].sizes(session))
         batches = labelled(context, streams, session)
-        gradients = pack.slopes(pack.run("consolidation_loss", (shared,), known.view, *batches))
+        gradients = pack.gradients(pack.run("consolidation_loss", (shared,), known.view, *batches))
         with torch.no_grad():
             pack.assign(pack.run("consolidate", (), gradients))
 

@@ -94,5 +94,5 @@ def _stream(
         support=tuple(np.split(support, first)),
         queries=(rows,) * (len(arriving) + 1),
         arrival=arrival,
-        readable_from=readable,
+        labelled_from=readable,
     )

@@ -171,6 +171,11 @@ class Method(nn.Module, ABC):
                     f"{cls.__name__}.{hook} has the parameters ({', '.join(given)}); expected "
                     f"({', '.join(expected)}), as in Method.{hook}. Rename it if it is no such hook."
                 )
+        if cls.session_learning is SessionLearning.NONE and cls.has("after_session"):
+            raise UserError(
+                f"{cls.__name__}.after_session would never be called, because it takes no gradient steps in "
+                "sessions. Use before_session or session_statistics."
+            )
         missing = [hook for hook in ("describe", "exemplars") if not cls.has(hook)]
         if missing and cls.session_learning is SessionLearning.REPLAY:
             raise UserError(f"{cls.__name__} learns by replay, so it must define {' and '.join(missing)}.")
@@ -306,7 +311,8 @@ class Method(nn.Module, ABC):
     def after_session(self, shared: Shared, view: View, task: Task) -> Parameters:
         """Change parameters after the gradient steps of a session. Not under `released`.
 
-        With `self_training`, it is called after both rounds of steps.
+        It is not called if the session takes no steps, because no label is left to predict. With
+        `self_training`, it is called after both rounds of steps.
         """
         return {}
 

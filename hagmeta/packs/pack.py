@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from hagmeta.common.errors import UserError
+from hagmeta.common.errors import UserError, choose
 from hagmeta.packs.adam import Trained, make_adam
 
 Made = TypeVar("Made")
@@ -90,7 +90,7 @@ class Pack:
         found = [value.isfinite().flatten(1).all(1) for value in trained]
         return torch.stack(found).all(0).cpu().numpy() if found else np.full(self.size, True)
 
-    def slopes(self, losses: Tensor) -> Parameters:
+    def gradients(self, losses: Tensor) -> Parameters:
         """Return the gradients of losses (pack,) by the trained parameters, with a leading pack axis."""
         learning = {name: value for name, value in self.parameters.items() if value.requires_grad}
         found = torch.autograd.grad(losses.sum(), list(learning.values()), materialize_grads=True)
@@ -119,7 +119,12 @@ class Pack:
     def assign(self, values: Parameters) -> None:
         """Replace some parameters. ``values`` have a leading pack axis, as ``run`` returns them."""
         for name, value in values.items():
-            self.parameters[name].copy_(value.movedim(0, -2))
+            held = self.parameters[choose("parameter of a hook", name, self.parameters)]
+            expected = held.movedim(-2, 0).shape
+            if value.shape != expected:
+                shapes = [tuple(shape[1:]) for shape in (value.shape, expected)]
+                raise UserError(f"a hook returned {name} with shape {shapes[0]}; expected {shapes[1]}.")
+            held.copy_(value.movedim(0, -2))
 
     def states(self) -> list[Parameters]:
         """Return the parameters of each seed."""

@@ -278,7 +278,8 @@ class Protocol(ABC):
 
     @abstractmethod
     def labelled(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
-        """Return the nodes of ``classes`` whose labels training may use."""
+        """Return the nodes of ``classes`` whose labels training may use. Gradient steps of sessions draw from
+        them too, up to `most_rehearsed`."""
 
     @abstractmethod
     def known_in_training(self, scenario: Scenario, classes: np.ndarray) -> np.ndarray:
@@ -286,7 +287,10 @@ class Protocol(ABC):
 
     @abstractmethod
     def known_in_session(self, scenario: Scenario, stream: Stream, session: int) -> np.ndarray:
-        """Return the nodes whose mean represents the initially known classes in ``session``."""
+        """Return the nodes whose mean represents the initially known classes in ``session``.
+
+        Gradient steps read the labels of `labelled` or `rehearsed` instead.
+        """
 
     @abstractmethod
     def averaged_when_merged(self, merged: int) -> int:

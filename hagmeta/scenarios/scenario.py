@@ -127,7 +127,9 @@ class Stream:
     support: tuple[np.ndarray, ...]  # (classes, K) nodes; none in session 0, whose array is (0, K)
     queries: tuple[np.ndarray, ...]  # nodes to classify after the session; ascending
     arrival: np.ndarray  # (nodes,) session in which a node arrives
-    readable_from: np.ndarray  # (nodes,) first session in which the label of a node may be read
+    labelled_from: (
+        np.ndarray
+    )  # (nodes,) session in which a node with a label arrives, whatever its role; else NEVER
     rehearsed: Rehearsed | None = None  # if only some labels may be used again
     exemplars: np.ndarray | None = None  # (classes, M) nodes of them, if statistics are kept too; -1 pads
     guessed: np.ndarray | None = None  # (classes, nodes) pseudo-labelled nodes that extend the supports
@@ -154,9 +156,9 @@ class Stream:
         """Return a mask (nodes,) of nodes that have arrived. The protocol decides what is visible."""
         return self.arrival <= session
 
-    def readable(self, session: int) -> np.ndarray:
-        """Return a mask (nodes,) of nodes whose labels may be read, independent of visibility."""
-        return self.readable_from <= session
+    def labelled_by(self, session: int) -> np.ndarray:
+        """Return a mask (nodes,) of nodes with labels that have arrived. Roles say who may read them."""
+        return self.labelled_from <= session
 
     def supports(self, session: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the supports (classes, shots) of earlier sessions, and those of ``session``."""
@@ -202,12 +204,12 @@ class Scenario:
 
     def nodes_of(self, classes: np.ndarray, role: int) -> np.ndarray:
         """Return nodes with ``role`` of ``classes``. Only classes known at session 0 are considered."""
-        candidates = np.flatnonzero((self.split.role == role) & self.test.readable(0))
+        candidates = np.flatnonzero((self.split.role == role) & self.test.labelled_by(0))
         return candidates[np.isin(self.labels[candidates], classes)]
 
     def train_nodes_met(self, stream: Stream, session: int) -> np.ndarray:
         """Return the train nodes of all classes up to ``session``. Only oracles may use this."""
-        candidates = np.flatnonzero((self.split.role == TRAIN) & stream.readable(session))
+        candidates = np.flatnonzero((self.split.role == TRAIN) & stream.labelled_by(session))
         return candidates[np.isin(self.labels[candidates], stream.met(session))]
 
     def train_nodes_arrived(self, stream: Stream, session: int) -> np.ndarray:

@@ -182,12 +182,12 @@ class _Builder:
         support = mislabel(support, self.mislabelled, self.mislabelled_rng)
         by_session = (known, *arriving), (np.empty((0, self.k_shot), dtype=np.int64), *support)
         arrival = self._arrival(there, arriving, grows)
-        readable_from = arrival.copy()
-        readable_from[self.nodes.role == CONTEXT] = NEVER  # they have no labels to read
+        labelled_from = arrival.copy()
+        labelled_from[self.nodes.role == CONTEXT] = NEVER  # they have no labels to read
         plan = StreamPlan(self.nodes, *by_session, role, arrival)
         queries = self.protocol.queries(plan, self.query_rng)
         again = self.protocol.rehearsed(plan, self.seed), self.protocol.exemplars(plan, self.seed)
-        return Stream(*by_session, queries, arrival, readable_from, *again)
+        return Stream(*by_session, queries, arrival, labelled_from, *again)
 
     def _arrival(self, there: np.ndarray, arriving: np.ndarray, grows: bool) -> np.ndarray:
         """Return the session (nodes,) in which each node arrives. Nodes without a class do not need one."""

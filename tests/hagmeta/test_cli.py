@@ -185,6 +185,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--set", "dropout=1"], "dropout is '1'; expected a number of at least 0 and below 1"),
     ([*TINY, "--set", "n_way=2"], "n_way is given twice"),
     ([*TINY, "--set", "hidden=8", "--set", "hidden=9"], "--set hidden is given twice: 8 and 9"),
+    ([*TINY, "--set", "hidden=8", "dropout=0"], "Repeat --set for each setting: --set dropout=0"),
     ([*TINY, "--encoder", "gccn"], "Did you mean 'gcn'?"),
     ([*TINY, "--set", "inputs=tfidf"], "Did you mean 'tf-idf'?"),
     ([*TINY, "--set", "inputs=tf-idf", "--dataset", f"{GRAPH},dense=1"], "dense=1 are not counts"),

@@ -67,7 +67,10 @@ DIAGNOSTICS = (
 
 def declaration(name: str) -> MetricDeclaration:
     """Return the declaration of a built-in metric."""
-    return next(each for each in BUILT_IN if each.name == name)
+    for each in BUILT_IN:
+        if each.name == name:
+            return each
+    raise LookupError(f"{name} is computed but not declared; add it to BUILT_IN in {__name__}")
 
 
 def to_record(declared: MetricDeclaration, source: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hagmeta.engine.context import Context
 from hagmeta.engine.known.memory import Memory
-from hagmeta.engine.known.tasks import levelled, stacked
+from hagmeta.engine.known.tasks import repeated_to_equal_shots, stacked
 from hagmeta.methods.base import Method, SessionLearning, Shared, Task
 from hagmeta.packs.pack import Pack, stack
 from hagmeta.packs.randomness import stream as random_stream
@@ -93,8 +93,8 @@ class HeldOutBatches(SessionBatches):
             rows = np.arange(len(pools.sizes))
             of_known = pools.distinct(rows, rng.random((len(rows), self.queries)))
             few = stream.supports(0 if self.context.known.oracle else session)
-            (earlier, asked_earlier), (own, asked_own) = (self._divided(rng, nodes) for nodes in few)
-            supports.append(levelled(earlier, own))
+            (earlier, asked_earlier), (own, asked_own) = (self._held_one_out(rng, nodes) for nodes in few)
+            supports.append(repeated_to_equal_shots(earlier, own))
             queries.append(np.concatenate([of_known.ravel(), asked_earlier.ravel(), asked_own.ravel()]))
         classes = [s.met(session) for s in self.streams]
         known, new = len(rows), len(classes[0]) - len(own)  # where earlier and new classes begin
@@ -110,7 +110,7 @@ class HeldOutBatches(SessionBatches):
         return task, stack([target] * len(self.streams))
 
     @staticmethod
-    def _divided(rng: np.random.Generator, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _held_one_out(rng: np.random.Generator, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Shuffle supports (classes, shots). Return those that stay, and the held-out one, if any."""
         classes, shots = support.shape
         order = rng.permuted(np.tile(np.arange(shots), (classes, 1)), axis=1)

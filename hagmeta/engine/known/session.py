@@ -123,7 +123,7 @@ class KnownAt:
         seen = once_each(lambda w, s: self.protocol.visible(w, s, session), self.scenarios, streams)
         if labels is None:
             labels = once_each(lambda scenario, nodes: scenario.labels[nodes], self.scenarios, known_by)
-        members = once_each(self._members, self.scenarios, known_by, labels)
+        members = once_each(self._averaging_weights, self.scenarios, known_by, labels)
         means = self.graph.class_means(members, np.stack(seen))
         averaged_over = tuple(zip(known_by, labels, strict=True))
         view = self.views.view(self.scenarios, seen)
@@ -135,7 +135,9 @@ class KnownAt:
         """Whether no step runs the encoder, because it never changes."""
         return METHODS[self.settings.method].freezes_encoder
 
-    def _members(self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray) -> scipy.sparse.csr_matrix:
+    def _averaging_weights(
+        self, scenario: Scenario, nodes: np.ndarray, labels: np.ndarray
+    ) -> scipy.sparse.csr_matrix:
         """Return averaging weights (classes, nodes) over `nodes`, each assigned to its label."""
         share = 1 / np.bincount(labels, minlength=scenario.num_classes).clip(min=1)
         values = share[labels].astype(np.float32)

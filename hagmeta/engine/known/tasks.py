@@ -20,7 +20,7 @@ from hagmeta.sparse.graph import Graph
 Arrays = Sequence[np.ndarray] | np.ndarray  # one per seed
 
 
-def levelled(earlier: np.ndarray, own: np.ndarray) -> np.ndarray:
+def repeated_to_equal_shots(earlier: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Return earlier and new supports (classes, shots) in one array.
 
     Supports are repeated so that all rows have the same length. This does not change the means.
@@ -89,7 +89,7 @@ class TaskMaker:
         """
         known = 0 if session and self.keeps_prototypes else len(streams[0].known)
         averaged = [s.met(session) if all_averaged else s.known[:known] for s in streams]
-        supports = [levelled(*s.supports(0 if all_averaged else session)) for s in streams]
+        supports = [repeated_to_equal_shots(*s.supports(0 if all_averaged else session)) for s in streams]
         return Task(
             classes=stack(s.met(session) for s in streams),
             averaged=stack(averaged),

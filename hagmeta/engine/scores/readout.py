@@ -174,7 +174,7 @@ class ReadOut:
             few = np.arange(len(classes) - len(support), len(classes))
             position = self._context.scenarios[seed].positions(classes)[labels[many]]
             every = np.concatenate([nodes[many], support.ravel()])
-            # `levelled` repeats supports.
+            # `repeated_to_equal_shots` repeats supports.
             once, first = np.unique(every, return_index=True)
             yield Labels(once, np.concatenate([position, np.repeat(few, support.shape[1])])[first])
 

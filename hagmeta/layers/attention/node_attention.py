@@ -76,7 +76,7 @@ def to_the_next(weights: Tensor, support: Tensor) -> Tensor:
 
 
 def copies(support: Tensor) -> Tensor:
-    """Return how often each support (classes, shots) occurs in its row. `levelled` repeats supports."""
+    """Return how often each support (classes, shots) occurs in its row: see `repeated_to_equal_shots`."""
     return (support.unsqueeze(-1) == support.unsqueeze(-2)).sum(-1)
 
 

@@ -93,10 +93,10 @@ def their_scenario() -> Scenario:
         (np.empty((0, SHOTS), dtype=np.int64), *(THEIRS[f"step{number}/support"] for number in (4, 5))),
         (np.arange(0), their_queries(4), their_queries(5)),
         arrival,
-        readable_from=arrival,
+        labelled_from=arrival,
     )
     later = np.where(arrival > 0, NEVER, 0)
-    training = replace(test, arriving=(known[:BASE], *arriving), arrival=later, readable_from=later)
+    training = replace(test, arriving=(known[:BASE], *arriving), arrival=later, labelled_from=later)
     role = np.full(len(labels), TRAIN)
     split = Split(known[:BASE], known[BASE:], arriving.ravel(), role)
     return Scenario(0, labels, 16, split, known[BASE:], training, test)

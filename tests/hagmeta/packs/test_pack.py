@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
@@ -141,6 +141,14 @@ class Mixing(torch.nn.Module):
         by: Any = self.share if share is None else share
         mixed = (1 - by) * (rows @ self.weight) + by * rows[:, :3].div(by)
         return like(by**2, mixed) * mixed.mean() + mixed.abs() ** (torch.zeros_like(mixed) + by)
+
+
+def test_what_a_hook_returns_must_fit_a_parameter() -> None:
+    pack = Pack([nn.Linear(3, 2), nn.Linear(3, 2)], torch.device("cpu"))
+    with pytest.raises(UserError, match=r"unknown parameter of a hook 'wieght'. Did you mean"):
+        pack.assign({"wieght": torch.zeros(2, 2, 3)})
+    with pytest.raises(UserError, match=r"a hook returned weight with shape \(3, 2\); expected \(2, 3\)"):
+        pack.assign({"weight": torch.zeros(2, 3, 2)})
 
 
 def test_a_number_of_each_member_is_rounded_as_a_float_is() -> None:

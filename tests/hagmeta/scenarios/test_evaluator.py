@@ -18,7 +18,7 @@ def stream() -> Stream:
         support=(np.empty((0, 1), dtype=np.int64), np.array([[6]]), np.array([[4]])),
         queries=(np.array([0, 1, 2, 3]), np.array([0, 1, 2, 3, 7]), np.array([0, 1, 2, 3, 5, 7])),
         arrival=arrival,
-        readable_from=arrival,
+        labelled_from=arrival,
     )
 
 

@@ -151,7 +151,7 @@ def test_nodes_without_a_class_arrive_over_time_too(tiny_graph: Dataset, grows: 
     assert (scenario.split.role[context] == CONTEXT).all()
     counts = np.bincount(scenario.test.arrival[context])
     assert counts[0] == first_half(len(context)) and (counts[1:] > 0).all()
-    assert (scenario.test.readable_from[context] == NEVER).all()
+    assert (scenario.test.labelled_from[context] == NEVER).all()
     assert ((scenario.validation.arrival[context] == 0) == (scenario.test.arrival[context] == 0)).all()
 
 
@@ -213,10 +213,10 @@ def with_labels_to_come(context: Context) -> Context:
     """Other labels wherever none may be read: at queries, at all late nodes and at classes to come."""
     rng, scenarios = np.random.default_rng(0), []
     for scenario in context.scenarios:
-        allowed = np.isin(scenario.split.role, (TRAIN, VAL)) & (scenario.test.readable_from == 0)
+        allowed = np.isin(scenario.split.role, (TRAIN, VAL)) & (scenario.test.labelled_from == 0)
         allowed[np.concatenate(scenario.test.support).ravel()] = True
         if context.method.traits.oracle:
-            allowed |= (scenario.split.role == TRAIN) & (scenario.test.readable_from < NEVER)
+            allowed |= (scenario.split.role == TRAIN) & (scenario.test.labelled_from < NEVER)
         nodes, labels = np.flatnonzero(~allowed), scenario.labels.copy()
         labels[nodes] = rng.integers(scenario.num_classes, size=len(nodes))
         scenarios.append(replace(scenario, labels=labels))
@@ -251,7 +251,7 @@ def test_labels_of_nodes_that_are_not_there_are_noticed(
 ) -> None:
     # The leak that waits here: the label of a node counts since the session of its class.
     context = prepare(grows(method="frozen"), [0], tiny_graph, CPU)
-    strict = scenario_of(tiny_graph, grows(protocol="strict")).test.readable_from
+    strict = scenario_of(tiny_graph, grows(protocol="strict")).test.labelled_from
     monkeypatch.setattr(Stream, "readable", lambda self, session: strict <= session)
     answers, others = run_context(context)[1], run_context(with_labels_to_come(context))[1]
     assert not same_answers(answers, others)

@@ -25,7 +25,7 @@ def answered(rights: list[list[int]]) -> Predictions:
         support=tuple(np.zeros((int(t > 0), 1), dtype=np.int64) for t in range(sessions + 1)),
         queries=tuple(np.arange(10 * (t + 1)) for t in range(sessions + 1)),
         arrival=labels.astype(np.int16),
-        readable_from=labels.astype(np.int16),
+        labelled_from=labels.astype(np.int16),
     )
     evaluator = Evaluator(stream, labels)
     for session, row in enumerate(rights):

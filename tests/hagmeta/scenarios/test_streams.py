@@ -32,7 +32,7 @@ def arrays(stream: Stream) -> list[np.ndarray]:
         *stream.arriving,
         *stream.support,
         stream.arrival,
-        stream.readable_from,
+        stream.labelled_from,
         *stream.queries,
     ]
 
@@ -231,7 +231,7 @@ def test_nodes_of_gives_one_role_of_what_is_readable_at_the_start(dataset: Datas
     assert len(scenario.nodes_of(scenario.split.novel_test, TRAIN)) == 0
     # Asked with the labels of others in their place, it answers by what may be read all the same.
     swapped = replace(scenario, labels=np.full_like(scenario.labels, classes[0]))
-    assert scenario.test.readable(0)[swapped.nodes_of(classes, TRAIN)].all()
+    assert scenario.test.labelled_by(0)[swapped.nodes_of(classes, TRAIN)].all()
 
 
 BAD_WAYS: list[tuple[Changes, str]] = [

@@ -21,7 +21,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.known.batches import HeldOutBatches
 from hagmeta.engine.known.memory import Memory
-from hagmeta.engine.known.tasks import TaskMaker, levelled
+from hagmeta.engine.known.tasks import TaskMaker, repeated_to_equal_shots
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train
@@ -338,9 +338,11 @@ def test_a_session_s_own_supports_are_all_there_whatever_is_rehearsed(dataset: D
 
 def test_supports_of_unequal_numbers_are_repeated_without_a_change_of_means() -> None:
     earlier, own = np.array([[10, 20]]), np.array([[1, 2, 6], [4, 4, 4]])
-    rows = levelled(earlier, own)
+    rows = repeated_to_equal_shots(earlier, own)
     assert rows.shape == (3, 6) and rows.mean(1).tolist() == [15, 3, 4]
-    assert levelled(earlier[:0], own) is not own and np.array_equal(levelled(earlier[:0], own), own)
+    assert repeated_to_equal_shots(earlier[:0], own) is not own and np.array_equal(
+        repeated_to_equal_shots(earlier[:0], own), own
+    )
 
 
 @pytest.mark.parametrize("method", one_of_each_kind(["frozen", "cec", "meta-gnn"], kinds=("frozen",)))

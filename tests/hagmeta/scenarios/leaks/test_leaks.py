@@ -63,7 +63,7 @@ def test_an_oracle_knows_no_class_before_it_is_met(dataset: Dataset, small: Smal
     scenarios = []
     for scenario in context.scenarios:
         labels = scenario.labels.copy()
-        late = np.flatnonzero(scenario.test.readable_from > 1)
+        late = np.flatnonzero(scenario.test.labelled_from > 1)
         labels[late] = np.random.default_rng(0).integers(scenario.num_classes, size=len(late))
         assert np.isin(labels[late], scenario.test.met(1)).any()
         scenarios.append(replace(scenario, labels=labels))

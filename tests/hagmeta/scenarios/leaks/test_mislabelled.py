@@ -56,7 +56,7 @@ def test_streams_have_so_many_wrong_supports_and_all_else_as_it_was(
 ) -> None:
     right, wrong = (scenario_of(tiny_graph, tiny(k_shot=3, mislabelled=m, **changes)) for m in (0, 1))
     for one, other in ((right.test, wrong.test), (right.validation, wrong.validation)):
-        for name in ("arrival", "readable_from"):
+        for name in ("arrival", "labelled_from"):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
         assert all(np.array_equal(*pair) for pair in zip(one.arriving, other.arriving, strict=True))
         assert all(np.array_equal(*pair) for pair in zip(one.queries, other.queries, strict=True))

@@ -61,8 +61,8 @@ def test_they_are_visible_in_every_session(
     for stream in (scenario.validation, scenario.test):
         for session in range(stream.sessions + 1):
             assert make_protocol(config).visible(scenario, stream, session)[context].all()
-            assert not stream.readable(session)[context].any()
-        assert (stream.readable_from[context] == NEVER).all()
+            assert not stream.labelled_by(session)[context].any()
+        assert (stream.labelled_from[context] == NEVER).all()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -102,7 +102,7 @@ def test_more_of_them_leave_every_draw_as_it_was(tiny_graph: Dataset, tiny: Tiny
         assert all(map(np.array_equal, left.support, right.support))
         assert all(map(np.array_equal, left.queries, right.queries))
         assert np.array_equal(left.arrival, right.arrival[:nodes])
-        assert np.array_equal(left.readable_from, right.readable_from[:nodes])
+        assert np.array_equal(left.labelled_from, right.labelled_from[:nodes])
 
 
 def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:

@@ -87,7 +87,7 @@ def test_visibility_changes_no_draw(tiny_graph: Dataset, tiny: Tiny, protocol: s
         scenario_of(tiny_graph, tiny(protocol=protocol, visibility=name)) for name in ("arriving", "whole")
     )
     for left, right in ((one.test, other.test), (one.validation, other.validation)):
-        for name in ("arrival", "readable_from"):
+        for name in ("arrival", "labelled_from"):
             assert np.array_equal(getattr(left, name), getattr(right, name)), name
         for name in ("arriving", "support", "queries"):
             pairs = zip(getattr(left, name), getattr(right, name), strict=True)
@@ -150,7 +150,7 @@ def test_to_read_the_labels_of_all_that_is_visible_is_noticed(
 
 def later(scenario: Scenario) -> np.ndarray:
     """The nodes of the classes that come after session 1."""
-    return (scenario.test.readable_from > 1) & (scenario.test.readable_from < NEVER)
+    return (scenario.test.labelled_from > 1) & (scenario.test.labelled_from < NEVER)
 
 
 def test_an_oracle_knows_no_class_before_it_is_met(
