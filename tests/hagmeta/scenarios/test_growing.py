@@ -252,7 +252,7 @@ def test_labels_of_nodes_that_are_not_there_are_noticed(
     # The leak that waits here: the label of a node counts since the session of its class.
     context = prepare(grows(method="frozen"), [0], tiny_graph, CPU)
     strict = scenario_of(tiny_graph, grows(protocol="strict")).test.labelled_from
-    monkeypatch.setattr(Stream, "readable", lambda self, session: strict <= session)
+    monkeypatch.setattr(Stream, "labelled_by", lambda self, session: strict <= session)
     answers, others = run_context(context)[1], run_context(with_labels_to_come(context))[1]
     assert not same_answers(answers, others)
 

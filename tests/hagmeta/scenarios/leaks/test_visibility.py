@@ -144,7 +144,7 @@ def test_to_read_the_labels_of_all_that_is_visible_is_noticed(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The leak that waits here: what is in the graph is taken for what may be read.
-    monkeypatch.setattr(Stream, "readable", lambda self, session: self.arrival < NEVER)
+    monkeypatch.setattr(Stream, "labelled_by", lambda self, session: self.arrival < NEVER)
     assert not unchanged_by_forbidden_labels(prepare(tiny(visibility="whole"), [0], tiny_graph, CPU))
 
 
@@ -160,7 +160,7 @@ def test_an_oracle_knows_no_class_before_it_is_met(
     other = with_labels(context, later, garbage=True)
     answers, others = run_context(context)[1], run_context(other)[1]
     assert same_answers(answers, others, until=2) and not same_answers(answers, others)
-    monkeypatch.setattr(Stream, "readable", lambda self, session: self.arrival < NEVER)
+    monkeypatch.setattr(Stream, "labelled_by", lambda self, session: self.arrival < NEVER)
     assert not same_answers(run_context(context)[1], run_context(other)[1], until=2)
 
 
@@ -173,7 +173,7 @@ def test_nor_does_released_which_knows_the_rest(
     assert same_parameters(trained(context), trained(other))
     answers, others = run_context(context)[1], run_context(other)[1]
     assert same_answers(answers, others, until=2) and not same_answers(answers, others)
-    monkeypatch.setattr(Stream, "readable", lambda self, session: self.arrival < NEVER)
+    monkeypatch.setattr(Stream, "labelled_by", lambda self, session: self.arrival < NEVER)
     monkeypatch.setattr(
         type(context.protocol), "pretrain_classes", lambda self, scenario: scenario.test.met(2)
     )
