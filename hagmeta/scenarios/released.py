@@ -39,7 +39,7 @@ class Released(Protocol):
 
     ``faithful: false`` leaves all of this out, except that NLA's weights remain shares of a sum.
 
-    Six steps match the authors' code number by number (tests/hagmeta/methods/test_parity.py).
+    Six steps match the authors' code number by number (tests/hagmeta/methods/paper/test_parity.py).
     """
 
     name = "released"

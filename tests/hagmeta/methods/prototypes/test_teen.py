@@ -12,7 +12,7 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.layers.prototypes import calibrated
-from tests.hagmeta.methods.test_closed_form import CPU, SESSION, lived
+from tests.hagmeta.methods.closed_form.test_closed_form import CPU, SESSION, lived
 
 Small = Callable[..., RunConfig]
 

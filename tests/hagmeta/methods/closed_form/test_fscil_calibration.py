@@ -15,7 +15,7 @@ from hagmeta.layers.statistics import LabelledRows
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import Sizes, Task
 from hagmeta.methods.closed_form.fscil_calibration import FscilCalibration
-from tests.hagmeta.methods.test_closed_form import lived
+from tests.hagmeta.methods.closed_form.test_closed_form import lived
 
 Small = Callable[..., RunConfig]
 EMPTY = torch.empty(0, dtype=torch.long)

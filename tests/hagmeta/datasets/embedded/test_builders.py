@@ -29,7 +29,7 @@ from tools.datasets import (
 )
 from tools.datasets.building import in_no_order
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 ARTICLES = {  # by headwords
     "ada": "   <language, a> A language for {B (http://b)} by {nets}\n   and {bus}. <x@a>\n\n   (1999-01-02)",

@@ -15,7 +15,7 @@ from hagmeta.__main__ import main
 from hagmeta.datasets import UNLABELLED
 from hagmeta.datasets.formats import npz
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 PAGE = (DOCS / "guides" / "your_graph.md").read_text()
 ACCURACIES = "Macro accuracy"  # the numbers below it may differ in the last digit between machines
 

@@ -14,7 +14,7 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.methods.transductive.base import Known
 from hagmeta.methods.transductive.laplacian_shot import ROUNDS, rectified, regularised
-from tests.hagmeta.methods.test_closed_form import lived
+from tests.hagmeta.methods.closed_form.test_closed_form import lived
 
 Small = Callable[..., RunConfig]
 

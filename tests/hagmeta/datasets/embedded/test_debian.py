@@ -145,7 +145,7 @@ def test_build_says_when_the_dump_is_absent(tmp_path: Path) -> None:
 
 def run_builder(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tools.datasets.build_debian", "--dump", "dump", "out.npz"]
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(root)}, check=False
     )

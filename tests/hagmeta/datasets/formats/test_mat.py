@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hagmeta.common.errors import UserError
 from hagmeta.datasets import Dataset, fingerprint, load
 
-SHARED = Path(__file__).resolve().parents[3].parent / "shared"
+SHARED = Path(__file__).resolve().parents[4].parent / "shared"
 WriteMat = Callable[[Path], str]
 
 

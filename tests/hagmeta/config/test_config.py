@@ -327,7 +327,7 @@ def test_minus_zero_hashes_as_zero() -> None:
     assert RunConfig.of(weight_decay=-0.0).hash() == RunConfig.of(weight_decay=0.0).hash()
 
 
-FROZEN = json.loads(Path(__file__).with_name("hashes.json").read_text())
+FROZEN = json.loads((Path(__file__).parents[1] / "hashes.json").read_text())
 
 
 def test_hashes_of_a_frozen_list_of_configurations_are_what_they_were(

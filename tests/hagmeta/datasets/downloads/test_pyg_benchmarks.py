@@ -25,7 +25,7 @@ from hagmeta.scenarios.splits import LEAST_BASE
 if TYPE_CHECKING:
     from conftest import Server
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 SHARED = ROOT.parent / "shared"
 OF_WORDS = sorted(
     name

@@ -16,7 +16,7 @@ import hagmeta
 from hagmeta.datasets import Dataset, load
 from hagmeta.testing import GRAPH
 
-CORA = Path(__file__).resolve().parents[4] / "shared/data/planetoid/cora/raw"
+CORA = Path(__file__).resolve().parents[5] / "shared/data/planetoid/cora/raw"
 TASK: dict[str, Any] = {"classes": (2, 2, 5), "n_way": 2, "k_shot": 2, "seeds": 2, "progress": False}
 
 
