@@ -104,7 +104,7 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, co
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
     plan = make_plan(plan.configs, plan.seeds, done, packing)
-    resources = share_out(plan.trials, cluster, options, console)
+    resources = share_out(plan.trials, cluster, options)
     console.print(f"{counted(len(plan.trials), 'trial')}; {resources}")
     tell_of_checkpoints(store, options, console)
     with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
@@ -180,19 +180,16 @@ def lent(configs: Iterable[RunConfig], options: LaunchOptions) -> dict[str, Data
     return data.in_memory(names) | (data.own_files(names) if options.address else {})
 
 
-def share_out(
-    trials: Sequence[Trial], cluster: dict[str, float], options: LaunchOptions, console: Console
-) -> Resources:
+def share_out(trials: Sequence[Trial], cluster: dict[str, float], options: LaunchOptions) -> Resources:
     """Return the resources of each trial.
 
-    The GPU share is ``options.gpus_per_trial``, or is measured for each kind of trial.
+    The GPU share is ``options.gpus_per_trial``, or follows from a bound of the memory of each kind of trial.
     """
     shares: float | dict[Kind, float] = options.gpus_per_trial or 0.0
     if options.gpus_per_trial is None and cluster.get("GPU"):
-        from study.calibration import gpu_shares
+        from study.gpu_memory import gpu_shares
 
-        graphs = lent((trial.config for trial in trials), options)
-        shares = gpu_shares(trials, console.print, eager=options.eager, lent=graphs)
+        shares = gpu_shares(trials)
     return choose_resources(cluster, shares, options.cpus_per_trial, options.max_concurrent)
 
 

@@ -17,7 +17,6 @@ NEEDING_DATASETS = ("fixed", "grid", "cases", "one_at_a_time", "search", "sample
 KEYS = ("description", "datasets", *NEEDING_DATASETS, "seeds", "include")
 ALGORITHMS = ("optuna",)
 OBJECTIVES = ("val_accuracy",)
-PRUNERS = ("none", "wilcoxon")
 RANGES = ("uniform", "loguniform", "randint")
 DEFAULT_SEEDS = 10
 MOST_SEEDS = 10_000
@@ -35,7 +34,6 @@ class Search:
     algorithm: str
     samples: int
     objective: str
-    pruner: str = "none"  # stops samples that are significantly worse than the best one
     group: int = 1  # samples that differ only in settings that may differ within a pack
     start: tuple[Point, ...] = ()  # samples that every search takes after the defaults
 
@@ -270,7 +268,7 @@ def _search(top: dict[str, Node]) -> Search | None:
     for key in needed:
         if key not in parts:
             raise top["search"].error(f"search has no {key}; expected {', '.join(needed)}.")
-    for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES), ("pruner", PRUNERS)):
+    for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES)):
         if key in parts:
             text = parts[key].text(key)
             with parts[key].located():

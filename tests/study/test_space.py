@@ -495,7 +495,6 @@ BAD = {
     "sample alone": (DEBIAN + "sample: {dropout: {uniform: [0, 0.5]}}", 2, "without search"),
     "algorithm": (SEARCH.replace("optuna", "optune") + SAMPLE, 3, "mean 'optuna'?"),
     "objective": (SEARCH.replace("val_acc", "acc") + SAMPLE, 3, "objective 'accuracy'. Did"),
-    "pruner": (SEARCH.replace("accuracy}", "accuracy, pruner: wilcox}") + SAMPLE, 3, "mean 'wilcoxon'?"),
     "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
     "group": (SEARCH.replace("samples: 2", "samples: 2, group: 0") + SAMPLE, 3, "group is 0; expected"),
     "large group": (SEARCH.replace("samples: 2", "samples: 2, group: 3") + SAMPLE, 3, "from 1 to 2"),
