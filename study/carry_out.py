@@ -19,6 +19,7 @@ from hagmeta.common.records.records import RunKey
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from study import data
+from study.design import Design
 from study.display import study_table
 from study.loggers import make_loggers
 from study.measuring import measure
@@ -44,6 +45,7 @@ def carry_out(
     options: LaunchOptions,
     console: Console,
     search: dict[str, Any] | None = None,
+    designs: Sequence[Design] | None = None,
 ) -> int:
     """Run what is missing of a plan, print the results and write the report.
 
@@ -55,11 +57,12 @@ def carry_out(
         options: The options of the launch.
         console: Where to print.
         search: How a search has chosen the configurations, for the report.
+        designs: The designs of the study, if not those of the space.
 
     Returns:
         The exit status: 0 if every run is finished, otherwise 1.
     """
-    _note_launch(plan, space, store, options, search)
+    _note_launch(plan, space, store, options, search, space.designs if designs is None else designs)
     if plan.missing:
         plan = _run(plan, done, store, options, console)
     measure(options.metrics, store, console)
@@ -81,7 +84,12 @@ def finished(
 
 
 def _note_launch(
-    plan: Plan, space: Space, store: Store, options: LaunchOptions, search: dict[str, Any] | None
+    plan: Plan,
+    space: Space,
+    store: Store,
+    options: LaunchOptions,
+    search: dict[str, Any] | None,
+    designs: Sequence[Design],
 ) -> None:
     store.write_launch(
         {
@@ -92,6 +100,7 @@ def _note_launch(
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "configs": {config.hash(): config.canonical() for config in plan.configs},
             "seeds": list(plan.seeds),
+            "designs": [design.record() for design in designs],
         }
     )
 

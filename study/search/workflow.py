@@ -142,7 +142,9 @@ def _confirm(
     done = finished(scan.done, chosen, store, options.save_embeddings) | scan.diverged
     plan = make_plan(chosen, fresh, done, options.packing())
     summary = confirmation.summary(space, histories, choices, overlapping)
-    return carry_out(plan, done, space, store, options, console, summary)
+    chosen_for = {choice.history.cell.config: choice.config for choice in choices}
+    designs = [design.with_configs(chosen_for) for design in space.designs]
+    return carry_out(plan, done, space, store, options, console, summary, designs)
 
 
 def _show_choice(choice: Choice, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import signal
@@ -105,6 +106,9 @@ def test_searches_end_with_their_samples_and_confirm_the_best(
     confirmed = {(r["config_hash"], r["seed"]) for r in records if not r["config"]["val_classes"]}
     best = space.read(str(tmp_path / "results" / "tiny" / "best.yaml"))
     hashes = {resolve(config).hash() for config in best.configs}
+    [launched] = (tmp_path / "results" / "tiny" / "launches").glob("*.json")
+    [design] = json.loads(launched.read_text())["designs"]
+    assert design["kind"] == "ranking" and set(design["configs"]) == hashes
     assert len(hashes) == 2 and best.seeds == tuple(range(3, 13))
     assert confirmed == {(name, seed) for name in hashes for seed in best.seeds}
     # The report is of those, in one table, and says how they were chosen.
