@@ -6,6 +6,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -90,35 +91,42 @@ def _wandb(store: Store, console: Console) -> tune.Callback:
     if os.environ.get("WANDB_MODE") == "offline":
         written = store.folder / "wandb" / "offline-run-*"
         console.print(f"upload at the end: wandb sync {written}", soft_wrap=True)
-    elif not wandb.api.api_key:
+    elif not wandb.login(prompt=False):
         raise UserError(
             "--log wandb needs an account: set WANDB_API_KEY, or run wandb login. "
             "Set WANDB_MODE=offline to write to the study's folder instead."
         )
 
     class Together(LoggerCallback):
-        """Writes all runs from this process; Ray's logger starts a process for each trial."""
+        """Writes all runs from one thread, so that no trial waits; Ray's logger starts a process for each."""
 
         def __init__(self) -> None:
             self._runs: dict[Any, Any] = {}
+            self._thread = ThreadPoolExecutor(1)
 
         def __getstate__(self) -> dict[str, Any]:
             """Return nothing: Tune pickles callbacks to restore a study, but our files do that."""
             return {}
 
         def log_trial_start(self, trial: Any) -> None:
+            self._thread.submit(self._begin, trial)
+
+        def _begin(self, trial: Any) -> None:
             if trial not in self._runs:  # otherwise a retry
                 about = {"id": trial.trial_id, "name": str(trial), "config": settings(trial)}
                 place = {"project": folder.name, "dir": str(folder), "reinit": "create_new"}
                 self._runs[trial] = wandb.init(**about, **place, settings=wandb.Settings(silent=True))
 
         def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-            self._runs[trial].log(figures(result), step=result["training_iteration"])
+            values, step = figures(result), result["training_iteration"]
+            self._thread.submit(lambda: self._runs[trial].log(values, step=step))
 
         def log_trial_end(self, trial: Any, failed: bool = False) -> None:
-            failed = failed or "failed" in trial.last_result
-            if trial in self._runs:  # false if its worker never started
-                self._runs.pop(trial).finish(exit_code=int(failed))
+            code = int(failed or "failed" in trial.last_result)
+            self._thread.submit(lambda: self._runs.pop(trial).finish(exit_code=code))
+
+        def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+            self._thread.submit(int).result()  # after all others
 
     return Together()
 
