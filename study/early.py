@@ -33,7 +33,7 @@ def begin_ray_for(typed: CommandLine) -> None:
 def begin_ray(options: LaunchOptions, study: str) -> None:
     """Begin to start Ray on this machine if some runs are missing for certain: the study has no records yet.
 
-    Plug-ins need a Ray that knows them, so they are left to `study.carry_out.start`.
+    Plug-ins need a Ray that knows them, so they are left to `study.execution.start_ray`.
     """
     elsewhere = options.address or "://" in options.results
     if options.dry_run or elsewhere or os.path.exists(Path(options.results) / study / "runs"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hagmeta.common.records.records import RunKey
+from hagmeta.common.records.records import RunKey, StudyFolder
 from hagmeta.config.run_config import RunConfig, pack_key
 from study.packing import LAST, Packing
+from study.store import Scan
 
 Member = tuple[RunConfig, int]  # a resolved configuration and a seed: one run
 
@@ -64,6 +65,7 @@ class Plan:
     configs: tuple[RunConfig, ...]
     seeds: tuple[int, ...]
     trials: tuple[Trial, ...]
+    done: frozenset[RunKey] = frozenset()  # the runs that do not run: they are finished, or they diverged
 
     @property
     def total(self) -> int:
@@ -79,14 +81,14 @@ class Plan:
 
 
 def make_plan(
-    configs: Sequence[RunConfig], seeds: Sequence[int], done: set[RunKey], packing: Packing
+    configs: Sequence[RunConfig], seeds: Sequence[int], done: Collection[RunKey], packing: Packing
 ) -> Plan:
     """Plan the trials that are missing.
 
     Args:
         configs: Resolved configurations; equal ones count once.
         seeds: The seeds of each configuration.
-        done: Runs that are finished.
+        done: Runs that do not run, because they are finished or diverged.
         packing: How to group runs into trials.
     """
     unique = tuple({config.hash(): config for config in configs}.values())
@@ -98,7 +100,7 @@ def make_plan(
         groups.setdefault(key, []).extend(left)
         missing += len(left)
     trials = [trial for group in groups.values() for trial in _packs(group, missing, seeds, packing)]
-    return Plan(unique, tuple(seeds), tuple(trials))
+    return Plan(unique, tuple(seeds), tuple(trials), frozenset(done))
 
 
 def _packs(group: list[Member], missing: int, seeds: Sequence[int], packing: Packing) -> Iterator[Trial]:
@@ -115,6 +117,22 @@ def _packs(group: list[Member], missing: int, seeds: Sequence[int], packing: Pac
         size = -(-len(group) // trials)
     for start in range(0, len(group), size):
         yield Trial(tuple(group[start : start + size]))
+
+
+def finished(
+    scan: Scan, configs: Sequence[RunConfig], store: StudyFolder, snapshot: int | None
+) -> set[RunKey]:
+    """Return the runs that need not run: those that are complete, and those that diverged.
+
+    With a `snapshot` session, a complete run also has the embeddings of that session.
+    """
+    if snapshot is None:
+        return scan.done | scan.diverged
+    sessions = {config.hash(): session_number(config, snapshot) for config in configs}
+    there = {
+        key for key in scan.done if key[0] in sessions and store.embeddings_of(key, sessions[key[0]]).exists()
+    }
+    return there | scan.diverged
 
 
 def session_number(config: RunConfig, session: int) -> int:

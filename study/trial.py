@@ -31,7 +31,6 @@ from hagmeta.scenarios.metrics import METRICS, Metric, with_metrics
 from study import data
 from study.plan import Member, Trial
 from study.reports import LiveReports
-from study.search.objective import objective, score_of
 
 
 class TrialSpec(TypedDict):
@@ -82,10 +81,10 @@ def run_trial(spec: TrialSpec) -> None:
     It loads the dataset by name, reports progress while it runs, and reports the records at the end.
     """
     started, start = time.time(), time.perf_counter()
-    with _user_errors_reported():
+    with user_errors_reported():
         data.load(spec["configs"][0]["dataset"])
         load_seconds = time.perf_counter() - start
-        result = _run(spec, LiveReports())
+        result = run_spec(spec, LiveReports())
         values = {}
         if result.records:
             accuracies = np.mean([record["accuracy"] for record in result.records], axis=0)  # (sessions,)
@@ -103,17 +102,8 @@ def run_trial(spec: TrialSpec) -> None:
         )
 
 
-def run_sample(spec: TrialSpec) -> None:
-    """Run samples of a search as Ray Tune's trainable; report their mean objective at the end."""
-    with _user_errors_reported():
-        result = _run(spec, LiveReports(tells_test=False))
-        scores = [score_of(record) for record in result.records]
-        values = {"val_accuracy": objective(scores)} if scores else {}
-        tune.report({**values, **result.report()})
-
-
 @contextmanager
-def _user_errors_reported() -> Iterator[None]:
+def user_errors_reported() -> Iterator[None]:
     """Report user errors instead of raising them, so that Tune does not retry the trial."""
     try:
         yield
@@ -127,7 +117,8 @@ def members_of(spec: TrialSpec) -> list[Member]:
     return [(configs[place], seed) for place, seed in spec["members"]]
 
 
-def _run(spec: TrialSpec, progress: Progress) -> PackResult:
+def run_spec(spec: TrialSpec, progress: Progress) -> PackResult:
+    """Run the pack that `spec` describes on the worker's device."""
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:

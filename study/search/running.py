@@ -16,8 +16,9 @@ from study.packing import Packing
 from study.plan import Trial
 from study.progress import StudyProgress
 from study.search.history import Sample, SearchHistory
+from study.search.trial import run_sample
 from study.store import Store
-from study.trial import TrialSpec, members_of, run_sample
+from study.trial import TrialSpec, members_of
 from study.tuning import Recorder, StudyRunner, Supply
 
 

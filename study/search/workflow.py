@@ -1,4 +1,4 @@
-"""Run searches: sample, choose the best, and confirm it on fresh seeds."""
+"""Run searches: sample, choose the best, and plan to confirm it on fresh seeds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import replace
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
-from study.carry_out import carry_out, finished, lent, share_out, start, tell_of_checkpoints
+from study.execution import Launch, lent, share_out, start_ray, tell_of_checkpoints
 from study.loggers import make_loggers
 from study.naming import counted, wrapped
 from study.options import LaunchOptions
-from study.plan import make_plan
+from study.plan import finished, make_plan
 from study.progress import StudyProgress, average_validation, best_validation
 from study.resources import count_lanes, uses_gpu
 from study.search import confirmation, files
@@ -23,15 +23,13 @@ from study.space import Space
 from study.store import Store
 
 
-def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
-    """Search for each configuration, run the best of each on test streams with fresh seeds.
+def search(space: Space, store: Store, options: LaunchOptions, console: Console) -> Launch | None:
+    """Search for each configuration, and plan to run the best of each on test streams with fresh seeds.
 
     Returns:
-        The exit status: 0 if every sample and run has finished, otherwise 1.
+        What to run; None if samples are left, because the time was over.
     """
     began = time.monotonic()
-    for line in store.scan().aside:
-        console.print(f"note: moved a record aside, to run it again: {line}", style="yellow", soft_wrap=True)
     histories = open_histories(space, store)
     _describe(space, histories, console)
     if any(history.missing for history in histories):
@@ -40,13 +38,12 @@ def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console:
     left = sum(len(history.missing) for history in histories)
     if left:
         console.print(f"{counted(left, 'sample')} left; continue with: {options.command}", soft_wrap=True)
-        return 1
+        return None
     failed = _show_failures(histories, store, options, console)
-    if options.time_budget is not None:
-        left_over = max(1.0, options.time_budget - (time.monotonic() - began))
-        options = replace(options, time_budget=left_over)
-    status = _confirm(space, histories, store, options, console)
-    return 1 if failed else status
+    confirmed = _confirmation(space, histories, store, options, console)
+    budget = options.time_budget
+    seconds = None if budget is None else max(1.0, budget - (time.monotonic() - began))
+    return replace(confirmed, failed=bool(failed), seconds=seconds)
 
 
 def show(space: Space, store: Store, console: Console) -> None:
@@ -77,7 +74,7 @@ def _run_searches(
 ) -> None:
     loggers = make_loggers(options.log, store, console)
     configs = [history.cell.config for history in histories]
-    cluster = start(options, console, configs)
+    cluster = start_ray(configs, options, console)
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
     most = packing.largest if packing.mixes else 0
@@ -121,10 +118,10 @@ def _show_failures(
     return failed
 
 
-def _confirm(
+def _confirmation(
     space: Space, histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
-) -> int:
-    """Run the best sample of each search on fresh seeds, in one plan, and return the exit status."""
+) -> Launch:
+    """Plan to run the best sample of each search on fresh seeds."""
     choices = confirmation.choices_of(histories)
     if not choices:
         raise UserError(f"all samples of {space.name} failed; see the tracebacks in {store.failures}.")
@@ -138,13 +135,12 @@ def _confirm(
     for line in overlapping:
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
     chosen = [choice.config for choice in choices]
-    scan = store.scan()
-    done = finished(scan.done, chosen, store, options.save_embeddings) | scan.diverged
+    done = finished(store.scan(), chosen, store, options.save_embeddings)
     plan = make_plan(chosen, fresh, done, options.packing())
     summary = confirmation.summary(space, histories, choices, overlapping)
     chosen_for = {choice.history.cell.config: choice.config for choice in choices}
     designs = [design.with_configs(chosen_for) for design in space.designs]
-    return carry_out(plan, done, space, store, options, console, summary, designs)
+    return Launch(plan, designs, summary)
 
 
 def _show_choice(choice: Choice, console: Console) -> None:

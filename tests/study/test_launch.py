@@ -413,7 +413,7 @@ def test_a_full_disk_is_one_line(folder: Path, launch_here: Launch, monkeypatch:
         except OSError:
             raise RuntimeError("as Tune raises it") from None
 
-    monkeypatch.setattr("study.api.carry_out", full)
+    monkeypatch.setattr("study.api.start_ray", full)
     code, output = launch_here(folder)
     assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device; check ")
     assert "Traceback" not in output

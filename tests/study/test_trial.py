@@ -9,6 +9,7 @@ import pytest
 
 from hagmeta.config.run_config import RunConfig, resolve
 from study import trial
+from study.search.trial import run_sample
 
 SPEC = {
     "configs": [
@@ -67,9 +68,9 @@ def test_a_trial_is_done_with_the_report_of_its_records(
     ("kind", "seeds"),
     [
         (trial.run_trial, (0, 1)),
-        (trial.run_sample, (0,)),
+        (run_sample, (0,)),
         pytest.param(trial.run_trial, (0,), marks=pytest.mark.slow),
-        pytest.param(trial.run_sample, (0, 1), marks=pytest.mark.slow),
+        pytest.param(run_sample, (0, 1), marks=pytest.mark.slow),
     ],
 )
 def test_diverged_run_is_reported_next_to_the_records_of_others(
