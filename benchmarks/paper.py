@@ -32,8 +32,8 @@ from startup import read_report
 from hagmeta.common.command import Parser, show_error
 from hagmeta.common.errors import UserError, choose
 from hagmeta.config.run_config import RunConfig, resolve
-from study import space as spaces
-from study.store import Store
+from study.space import spaces as spaces
+from study.store.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 DATASETS = ("amazon-clothing", "dblp", "reddit")

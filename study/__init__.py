@@ -10,7 +10,7 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV and JSON files: --log chooses the loggers
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # study/signals.py handles signals
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # study/running/signals.py handles signals
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",  # 57 lines each; we print one
     "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # no saved state of Tune: a study continues from our records
 }

@@ -23,17 +23,20 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import check_features
 from hagmeta.scenarios import ProtocolSettings
 from hagmeta.scenarios.splits import make_split
-from study import data, early, measuring, mps
-from study import space as spaces
+from study import early
 from study.execution import Launch, run, start_ray
 from study.finish import finish
-from study.naming import TrialNames, counted, settings_text, wrapped
 from study.options import LaunchOptions
-from study.packing import MOST_SEEDS, Packing
-from study.plan import Plan, finished, make_plan
-from study.plugin_changes import check_unchanged
-from study.space import Space
-from study.store import Scan, Store
+from study.planning import data
+from study.planning.packing import MOST_SEEDS, Packing
+from study.planning.plan import Plan, finished, make_plan
+from study.planning.plugin_changes import check_unchanged
+from study.running import added_metrics as measuring
+from study.running import mps
+from study.space import spaces as spaces
+from study.space.spaces import Space
+from study.store.store import Scan, Store
+from study.terminal.naming import TrialNames, counted, settings_text, wrapped
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,7 @@ def _results(
     if "://" not in results:
         store, mirror = Store(Path(results) / study, graphs=graphs), None
     else:
-        from study.remote import Mirror  # imports Arrow: only for buckets
+        from study.store.remote import Mirror  # imports Arrow: only for buckets
 
         mirror = Mirror(results, study)
         store = Store(mirror.folder, mirror.send, graphs)

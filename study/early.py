@@ -40,15 +40,15 @@ def begin_ray(options: LaunchOptions, study: str) -> None:
         return
     if any(PLUGIN in text for text in (options.command, *options.methods, *options.metrics)):
         return
-    from study import connection  # imports Ray: only where it is needed
+    from study.running import connection
 
     connection.begin_ray(ROOT, cpus=options.cpus_per_trial)
 
 
 def end_ray() -> None:
     """Shut down the Ray of this launch, if there is one."""
-    if "study.connection" in sys.modules:  # otherwise nothing has started; importing Ray takes a while
-        from study import connection
+    if "study.running.connection" in sys.modules:  # importing Ray takes a while
+        from study.running import connection
 
         connection.end_ray()
 

@@ -15,16 +15,16 @@ from hagmeta.common.files.home import home
 from hagmeta.common.plugins import plugins
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from study import data
-from study.design import Design
-from study.loggers import make_loggers
-from study.naming import counted
 from study.options import LaunchOptions
-from study.plan import Plan, Trial, make_plan
-from study.plugin_changes import plugins_of
-from study.progress import StudyProgress
-from study.resources import Kind, Resources, check_possible, choose_resources, count_lanes, uses_gpu
-from study.store import Store
+from study.planning import data
+from study.planning.plan import Plan, Trial, make_plan
+from study.planning.plugin_changes import plugins_of
+from study.planning.resources import Kind, Resources, check_possible, choose_resources, count_lanes, uses_gpu
+from study.running.loggers import make_loggers
+from study.space.design import Design
+from study.store.store import Store
+from study.terminal.naming import counted
+from study.terminal.progress import StudyProgress
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "If the cluster uses a token, this machine needs the same one (see docs/guides/cluster.md)."
@@ -55,14 +55,14 @@ def start_ray(configs: Iterable[RunConfig], options: LaunchOptions, console: Con
     Returns:
         The resources of the cluster.
     """
-    if "study.connection" not in sys.modules or not sys.modules["study.connection"].is_up():
+    if "study.running.connection" not in sys.modules or not sys.modules["study.running.connection"].is_up():
         where = (
             f"connecting to Ray at {options.address}" if options.address else "starting Ray on this machine"
         )
         console.print(f"{where}; this takes a few seconds", soft_wrap=True)
     import ray  # takes seconds to import: only where it is needed
 
-    from study import connection
+    from study.running import connection
 
     try:
         needed = {name.rpartition(":")[2] for config in configs for _, name in plugins_of(config)}
@@ -90,7 +90,7 @@ def run(
     launch: Launch, cluster: dict[str, float], store: Store, options: LaunchOptions, console: Console
 ) -> None:
     """Run the missing runs of a launch; the store then has their records or failures."""
-    from study import tuning  # imports Ray, which takes seconds
+    from study.running import tuning
 
     plan = launch.plan
     loggers = make_loggers(options.log, store, console)
@@ -114,7 +114,7 @@ def run(
 
 def tell_of_checkpoints(store: Store, options: LaunchOptions, console: Console) -> None:
     """Print a note if some nodes cannot read the checkpoints of others."""
-    from study import connection
+    from study.running import connection
 
     nodes = connection.node_resources() if options.address else []
     if len(nodes) > 1 and not connection.all_see(store.checkpoints):
@@ -142,7 +142,7 @@ def share_out(trials: Sequence[Trial], cluster: dict[str, float], options: Launc
     """
     shares: float | dict[Kind, float] = options.gpus_per_trial or 0.0
     if options.gpus_per_trial is None and cluster.get("GPU"):
-        from study.gpu_memory import gpu_shares
+        from study.planning.gpu_memory import gpu_shares
 
         shares = gpu_shares(trials)
     return choose_resources(cluster, shares, options.cpus_per_trial, options.max_concurrent)

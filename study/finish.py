@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
-from study.display import study_table
 from study.execution import Launch
-from study.measuring import measure
-from study.naming import counted
 from study.options import LaunchOptions
-from study.space import Space
-from study.store import Store
+from study.running.added_metrics import measure
+from study.space.spaces import Space
+from study.store.store import Store
+from study.terminal.display import study_table
+from study.terminal.naming import counted
 
 MOST_FAILURES = 20  # listed
 

@@ -12,12 +12,12 @@ import yaml
 from hagmeta.common.files.files import written_whole
 from hagmeta.config.run_config import IDENTITY, RunConfig, resolve
 from hagmeta.scenarios import TaskSettings
-from study import data
+from study.planning import data
 from study.search.history import SearchHistory
 from study.search.objective import IN_WORDS
 from study.search.overlap import overlap
-from study.space import Space
-from study.store import Store
+from study.space.spaces import Space
+from study.store.store import Store
 
 FRESH_SEEDS = 10
 

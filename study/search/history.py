@@ -45,12 +45,12 @@ from hagmeta.config.run_config import (
     scopes_of,
     settings_of,
 )
-from study import data
-from study.naming import short_names, value_text
-from study.plan import Trial
+from study.planning import data
+from study.planning.plan import Trial
 from study.search.objective import Score, by_seed, is_scored, objective, score_of
-from study.space import Dimension, Point, Space
-from study.store import Store
+from study.space.spaces import Dimension, Point, Space
+from study.store.store import Store
+from study.terminal.naming import short_names, value_text
 
 STARTUP = 10  # samples drawn at random, before results count
 # Samples of one search that run at once: a sample waits for all but the last 3 before it. Groups run one

@@ -12,14 +12,14 @@ from itertools import takewhile
 from typing import Any
 
 from hagmeta.common.records.records import Record
-from study.packing import Packing
-from study.plan import Trial
-from study.progress import StudyProgress
+from study.planning.packing import Packing
+from study.planning.plan import Trial
+from study.running.trial import TrialSpec, members_of
+from study.running.tuning import Recorder, StudyRunner, Supply
 from study.search.history import Sample, SearchHistory
 from study.search.trial import run_sample
-from study.store import Store
-from study.trial import TrialSpec, members_of
-from study.tuning import Recorder, StudyRunner, Supply
+from study.store.store import Store
+from study.terminal.progress import StudyProgress
 
 
 def run_searches(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ray import tune
 
-from study.reports import LiveReports
+from study.running.reports import LiveReports
+from study.running.trial import TrialSpec, run_spec, user_errors_reported
 from study.search.objective import objective, score_of
-from study.trial import TrialSpec, run_spec, user_errors_reported
 
 
 def run_sample(spec: TrialSpec) -> None:

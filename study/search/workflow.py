@@ -10,17 +10,17 @@ from rich.console import Console
 
 from hagmeta.common.errors import UserError
 from study.execution import Launch, lent, share_out, start_ray, tell_of_checkpoints
-from study.loggers import make_loggers
-from study.naming import counted, wrapped
 from study.options import LaunchOptions
-from study.plan import finished, make_plan
-from study.progress import StudyProgress, average_validation, best_validation
-from study.resources import count_lanes, uses_gpu
+from study.planning.plan import finished, make_plan
+from study.planning.resources import count_lanes, uses_gpu
+from study.running.loggers import make_loggers
 from study.search import confirmation, files
 from study.search.confirmation import Choice
 from study.search.history import SearchHistory, open_histories
-from study.space import Space
-from study.store import Store
+from study.space.spaces import Space
+from study.store.store import Store
+from study.terminal.naming import counted, wrapped
+from study.terminal.progress import StudyProgress, average_validation, best_validation
 
 
 def search(space: Space, store: Store, options: LaunchOptions, console: Console) -> Launch | None:
@@ -80,8 +80,8 @@ def _run_searches(
     most = packing.largest if packing.mixes else 0
     largest = [history.cell.largest(most) for history in histories if history.missing]
     resources = share_out(largest, cluster, options)
+    from study.running.tuning import StudyRunner, TrialOptions
     from study.search import running  # imports Ray, which takes seconds: only after the message above
-    from study.tuning import StudyRunner, TrialOptions
 
     seeds = len(histories[0].cell.seeds)
     units = [history.cell.unit for history in histories for _ in range(history.runs_left)]

@@ -32,8 +32,8 @@ from hagmeta.scenarios.metrics import metrics_of
 from hagmeta.scenarios.predictions import read_predictions
 from hagmeta.testing import records_of
 from study.launch import main
-from study.store import Store
-from tests.study.test_store import record as made
+from study.store.store import Store
+from tests.study.store.test_store import record as made
 from tests.waiting import HANG, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -376,7 +376,7 @@ def test_spaces_are_listed_with_their_sizes(
 ) -> None:
     for name in ("smoke", "hyperparameters"):  # few: the largest take seconds
         shutil.copy(ROOT / "search_spaces" / f"{name}.yaml", tmp_path)
-    monkeypatch.setattr("study.space.FOLDER", tmp_path)
+    monkeypatch.setattr("study.space.spaces.FOLDER", tmp_path)
     assert main(["--list"]) == 0
     output = capsys.readouterr().out
     assert [line for line in output.splitlines() if line[:1].islower()] == ["hyperparameters", "smoke"]

@@ -13,15 +13,15 @@ from rich.console import Console
 
 from hagmeta.common.records.records import RunKey
 from hagmeta.config.run_config import RunConfig, pack_key
-from study import space
-from study.packing import Packing
-from study.plan import Trial
-from study.progress import StudyProgress
+from study.planning.packing import Packing
+from study.planning.plan import Trial
 from study.search.history import AT_ONCE, STARTUP, SearchHistory, open_histories
 from study.search.objective import score_of
 from study.search.running import Dealer
-from study.space import Space
-from study.store import Store
+from study.space import spaces as space
+from study.space.spaces import Space
+from study.store.store import Store
+from study.terminal.progress import StudyProgress
 from tests.analysis.conftest import about, figures
 
 SPACE = """

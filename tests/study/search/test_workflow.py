@@ -18,10 +18,11 @@ from optuna.trial import TrialState
 
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.testing import records_of
-from study import data, space
 from study.launch import main
+from study.planning import data
 from study.search.history import SearchHistory, open_histories
-from study.store import Store
+from study.space import spaces as space
+from study.store.store import Store
 from tests.waiting import HANG, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
