@@ -2,7 +2,7 @@
 
 An archive has the configurations of its runs, their seeds and metrics by session, and the predictions of the
 last session where the graph may be published. It is a file of arrays with a header in JSON, and has no
-pickled objects. `study.archive` writes it, and never overwrites one.
+pickled objects. `study.store.archive` writes it, and never overwrites one.
 """
 
 from __future__ import annotations

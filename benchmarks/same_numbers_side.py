@@ -40,9 +40,9 @@ from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.engine.options import RunOptions, mode_of
 from hagmeta.engine.run import run
 from hagmeta.methods import METHODS
-from study import space
 from study.search.history import SearchHistory, open_histories
-from study.store import Store
+from study.space import spaces as space
+from study.store.store import Store
 from tests.analysis.conftest import about, figures
 from tests.analysis.random_studies import write_study
 

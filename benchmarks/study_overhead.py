@@ -57,7 +57,7 @@ def ablation() -> None:
 
 def empty() -> None:
     sys.path.insert(0, str(ROOT))
-    from study import connection
+    from study.running import connection
 
     connection.start_ray(None, ROOT)
     from ray import tune
@@ -85,12 +85,13 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 from hagmeta.config.run_config import RunConfig, resolve
-from study import connection, tuning
-from study.packing import Packing
-from study.plan import make_plan
-from study.progress import StudyProgress
-from study.resources import Resources
-from study.store import Store
+from study.running import connection
+from study.running import tuning
+from study.planning.packing import Packing
+from study.planning.plan import make_plan
+from study.terminal.progress import StudyProgress
+from study.planning.resources import Resources
+from study.store.store import Store
 from ray import tune
 
 config, made, trials = resolve(RunConfig.of()), {made!r}, {trials}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,20 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import check_features
 from hagmeta.scenarios import ProtocolSettings
 from hagmeta.scenarios.splits import make_split
-from study import data, early, measuring, mps
-from study import space as spaces
-from study.carry_out import carry_out, finished
-from study.naming import TrialNames, counted, settings_text, wrapped
+from study import early
+from study.execution import Launch, run, start_ray
+from study.finish import finish
 from study.options import LaunchOptions
-from study.packing import MOST_SEEDS, Packing
-from study.plan import Plan, make_plan
-from study.plugin_changes import check_unchanged
-from study.space import Space
-from study.store import Scan, Store
+from study.planning import data
+from study.planning.packing import MOST_SEEDS, Packing
+from study.planning.plan import Plan, finished, make_plan
+from study.planning.plugin_changes import check_unchanged
+from study.running import added_metrics as measuring
+from study.running import mps
+from study.space import spaces as spaces
+from study.space.spaces import Space
+from study.store.store import Scan, Store
+from study.terminal.naming import TrialNames, counted, settings_text, wrapped
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,19 @@ def launch(
     console = console or plain_console()
     with data.lending(graphs or {}):
         options = replace(options, metrics=measuring.names_of(options.metrics))
-        return _launch(_read(space, options), options, console)
+        study = _read(space, options)
+        with _opened(study, options, console) as store:
+            if options.dry_run:
+                _show(study, store, options, console)
+                return StudyOutcome(0, store.folder)
+            found = _plan(study, store, options, console)
+            if found is None:
+                return StudyOutcome(1, store.folder)
+            store.write_launch(_record(found, study, options))
+            if found.plan.missing:
+                cluster = start_ray(found.plan.configs, options, console)
+                run(found, cluster, store, options, console)
+            return StudyOutcome(finish(found, study, store, options, console), store.folder)
 
 
 def _read(space: str | Path | Mapping[str, Any] | None, options: LaunchOptions) -> Space:
@@ -96,7 +113,9 @@ def _read(space: str | Path | Mapping[str, Any] | None, options: LaunchOptions) 
     )
 
 
-def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutcome:
+@contextmanager
+def _opened(space: Space, options: LaunchOptions, console: Console) -> Iterator[Store]:
+    """Check the data and open the folder of the study; at the end, shut down the Ray of this launch."""
     _check_snapshot(space.resolved, options.save_embeddings)
     with nullcontext() if options.dry_run else _ending_ray(options, space.name):
         graphs = _check_data(space.resolved)
@@ -104,32 +123,51 @@ def _launch(space: Space, options: LaunchOptions, console: Console) -> StudyOutc
             check_unchanged(store, space.resolved)
             for note in space.notes:
                 console.print(f"note: {note}", style="yellow", soft_wrap=True)
-            run = _dry_run if options.dry_run else _run
-            return StudyOutcome(run(space, store, options, console), store.folder)
+            yield store
 
 
-def _run(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
-    if space.search is not None:
-        from study.search import workflow  # imports Optuna, which takes a second: only for searches
+def _plan(space: Space, store: Store, options: LaunchOptions, console: Console) -> Launch | None:
+    """Plan the runs; a search runs its samples first, and then plans those of the best.
 
-        return workflow.run_and_confirm(space, store, options, console)
+    Returns:
+        What to run; None if samples of the search are left.
+    """
     scan = store.scan()
     for line in scan.aside:
         console.print(f"note: moved a record aside, to run it again: {line}", style="yellow", soft_wrap=True)
-    done = finished(scan.done, space.resolved, store, options.save_embeddings) | scan.diverged
+    if space.search is not None:
+        from study.search import workflow  # imports Optuna, which takes a second: only for searches
+
+        return workflow.search(space, store, options, console)
+    done = finished(scan, space.resolved, store, options.save_embeddings)
     plan = make_plan(space.resolved, space.seeds, done, options.packing())
     _describe(plan, space, scan, console)
-    return carry_out(plan, done, space, store, options, console)
+    return Launch(plan, space.designs, seconds=options.time_budget)
 
 
-def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
+def _record(launch: Launch, space: Space, options: LaunchOptions) -> dict[str, Any]:
+    """Return the record of a launch."""
+    return {
+        **({"search": launch.search} if launch.search else {}),
+        "space": space.name,
+        "description": space.description,
+        "command": options.command,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "configs": {config.hash(): config.canonical() for config in launch.plan.configs},
+        "seeds": list(launch.plan.seeds),
+        "designs": [design.record() for design in launch.designs],
+    }
+
+
+def _show(space: Space, store: Store, options: LaunchOptions, console: Console) -> None:
+    """Print what a launch would run."""
     if space.search is not None:
         from study.search import workflow
 
         workflow.show(space, store, console)
-        return 0
+        return
     scan = store.scan(set_aside=False)
-    done = finished(scan.done, space.resolved, store, options.save_embeddings) | scan.diverged
+    done = finished(scan, space.resolved, store, options.save_embeddings)
     # Without mixing, because a reader of the plan looks for each configuration.
     separate = Packing(seeds=options.seeds_per_trial or options.members_per_trial or MOST_SEEDS)
     plan = make_plan(space.resolved, space.seeds, done, separate)
@@ -142,7 +180,6 @@ def _dry_run(space: Space, store: Store, options: LaunchOptions, console: Consol
     for trial in plan.trials:
         name = names.of([settings[trial.config.hash()]], trial.seeds)
         print(wrapped(f"{trial.name}  ", name, console.width))
-    return 0
 
 
 @contextmanager
@@ -154,7 +191,7 @@ def _results(
     if "://" not in results:
         store, mirror = Store(Path(results) / study, graphs=graphs), None
     else:
-        from study.remote import Mirror  # imports Arrow: only for buckets
+        from study.store.remote import Mirror  # imports Arrow: only for buckets
 
         mirror = Mirror(results, study)
         store = Store(mirror.folder, mirror.send, graphs)

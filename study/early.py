@@ -33,22 +33,22 @@ def begin_ray_for(typed: CommandLine) -> None:
 def begin_ray(options: LaunchOptions, study: str) -> None:
     """Begin to start Ray on this machine if some runs are missing for certain: the study has no records yet.
 
-    Plug-ins need a Ray that knows them, so they are left to `study.carry_out.start`.
+    Plug-ins need a Ray that knows them, so they are left to `study.execution.start_ray`.
     """
     elsewhere = options.address or "://" in options.results
     if options.dry_run or elsewhere or os.path.exists(Path(options.results) / study / "runs"):
         return
     if any(PLUGIN in text for text in (options.command, *options.methods, *options.metrics)):
         return
-    from study import connection  # imports Ray: only where it is needed
+    from study.running import connection
 
     connection.begin_ray(ROOT, cpus=options.cpus_per_trial)
 
 
 def end_ray() -> None:
     """Shut down the Ray of this launch, if there is one."""
-    if "study.connection" in sys.modules:  # otherwise nothing has started; importing Ray takes a while
-        from study import connection
+    if "study.running.connection" in sys.modules:  # importing Ray takes a while
+        from study.running import connection
 
         connection.end_ray()
 

@@ -35,12 +35,12 @@ from rich.text import Text
 from hagmeta.common.command import plain_console, show_error
 from hagmeta.common.errors import UserError
 from study import early
-from study.errors import LaunchBroken
 from study.options import CommandLine, read_options
-from study.signals import Stopped, stopped_by_signals
+from study.running.errors import LaunchBroken
+from study.running.signals import Stopped, stopped_by_signals
 
 if TYPE_CHECKING:
-    from study.space import Space
+    from study.space.spaces import Space
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 KEPT = "Finished runs are kept. Repeat the command to continue."
@@ -109,7 +109,7 @@ def _disk_error(error: BaseException | None) -> str | None:
 def _list(console: Console) -> None:
     """Print each search space with its description, its size and a rough time."""
     with early.collector_paused():
-        from study import space as spaces  # imports torch, which takes seconds
+        from study.space import spaces as spaces
 
     for name in spaces.names():
         whole, quick = spaces.read(name), spaces.read(name, quick=True)
@@ -122,8 +122,8 @@ def _list(console: Console) -> None:
 def _size(space: Space) -> str:
     """Return the number of runs or samples of `space` and a rough time."""
     from hagmeta.common.durations import in_words
-    from study.cost import total_seconds
-    from study.naming import counted
+    from study.planning.cost import total_seconds
+    from study.terminal.naming import counted
 
     seconds, seeds = total_seconds(space.resolved, len(space.seeds)), counted(len(space.seeds), "seed")
     if space.search:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from analysis.compare_command import KINDS
 from hagmeta.common.command import COMMANDS, Parser, as_typed, parse_seeds, parse_settings
 from hagmeta.common.errors import UserError, choose, shown
-from study.loggers import LOGGERS, check_loggers
-from study.packing import LAST, MOST_ON_CPU, MOST_ON_GPU, Packing
+from study.planning.packing import LAST, MOST_ON_CPU, MOST_ON_GPU, Packing
+from study.running.loggers import LOGGERS, check_loggers
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_SHARE = 0.0001  # of a core or a GPU: the resolution of Ray
@@ -43,13 +43,13 @@ class LaunchOptions:
     members_per_trial: int | None = None  # None: chosen from the number of runs and workers
     seeds_per_trial: int | None = None  # None: configurations may share a trial
     cpus_per_trial: float | None = None
-    gpus_per_trial: float | None = None  # None: measured
+    gpus_per_trial: float | None = None  # None: by a bound of the memory
     mps: bool = False
     eager: bool = False
     max_concurrent: int | None = None
     retries: int = 2
     time_budget: float | None = None  # seconds
-    save_embeddings: int | None = None  # a session number, or `study.packing.LAST`
+    save_embeddings: int | None = None  # a session number, or `study.planning.packing.LAST`
     log: tuple[str, ...] = ()
     report: bool = True
     with_references: str | None = None  # also compare with the reference results of this kind
@@ -146,7 +146,7 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
     space, lists = given.pop("space"), given.pop("list")
     methods = given.pop("methods")
     if not lists and space is None and methods is None:
-        from study import space as spaces  # imports torch, which takes seconds: only where it is needed
+        from study.space import spaces as spaces
 
         known = ", ".join(spaces.names())
         raise UserError(f"nothing to run: give --methods, or --space with a YAML file or one of {known}.")
@@ -277,7 +277,7 @@ def _add_resources(parser: Parser) -> None:
         "--gpus-per-trial",
         default="auto",
         metavar="auto|F",
-        help="GPUs per trial: 0.25 lets four trials share one GPU; auto measures the memory they need",
+        help="GPUs per trial: 0.25 lets four trials share one GPU; auto chooses a share that is large enough",
     )
     add(
         "--members-per-trial",
@@ -340,7 +340,7 @@ def _seeds(given: Any) -> tuple[int, ...] | None:
         seeds = [operator.index(seed) for seed in given]
     except TypeError:
         raise UserError(f"seeds are {shown(given)}; expected a count or a list of whole numbers.") from None
-    from study.space_file import check_seeds  # imports torch, which takes seconds: only where it is needed
+    from study.space.file import check_seeds  # imports torch, which takes seconds: only where it is needed
 
     return check_seeds(seeds)
 

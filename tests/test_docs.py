@@ -17,7 +17,8 @@ from hagmeta.common.records.record_schema import schema
 from hagmeta.common.traits import MethodTraits
 from hagmeta.config.run_config import OWNERS, SETTINGS
 from hagmeta.methods import METHODS
-from study import space, space_file
+from study.space import file as space_file
+from study.space import spaces as space
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

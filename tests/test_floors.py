@@ -28,6 +28,9 @@ ROOMS = (  # of hagmeta, from the top down; those in one row know nothing of eac
     ("packs", "datasets"),
     ("common",),
 )
+# Of study, from the top down. They import no file outside them, except that a search runs its own samples.
+STUDY = ("search", "running", "space", "terminal", "planning", "store")
+STUDY_TOP = {"search": {"execution", "options"}}
 STRANGERS = {  # what a package must not know of the world outside
     "hagmeta": {"ray", "pandas", "matplotlib", "seaborn", "optuna"},
     "analysis": {"ray", "torch", "torch_geometric"},
@@ -100,6 +103,9 @@ def room(module: str) -> str:
 def test_every_room_has_a_floor() -> None:
     rooms = {room(module) for module in FILES if module.startswith("hagmeta.")}
     assert rooms == FLOOR.keys()
+    assert {path.parent.name for path in (ROOT / "study").glob("*/*.py")} == set(STUDY)
+    for folder in (ROOT / "study", *(ROOT / "study" / name for name in STUDY)):
+        assert sum(1 for path in folder.iterdir() if path.name != "__pycache__") <= 14
 
 
 @pytest.mark.parametrize("module", FILES)
@@ -120,6 +126,11 @@ def test_imports_run_downward(module: str) -> None:
             assert FLOOR[room(module)] < FLOOR[room(other)], f"{module} imports {other}, of no lower floor"
             assert (room(module), room(other)) not in NEVER, f"{module} imports {other}"
         assert other != "study.launch", "it is a program, not a library"
+        if package == "study" and room(module) in STUDY and other.startswith("study."):
+            if room(other) in STUDY:
+                assert STUDY.index(room(module)) <= STUDY.index(room(other)), f"{module} imports {other}"
+            else:
+                assert room(other) in STUDY_TOP.get(room(module), ()), f"{module} imports {other}"
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:

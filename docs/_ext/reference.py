@@ -33,7 +33,7 @@ from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.methods import METHODS, Method, SessionLearning
 from hagmeta.scenarios import PROTOCOLS
 from hagmeta.scenarios.metrics import METRICS
-from study import space
+from study.space import spaces as space
 
 GROUPS = {  # headings, and the classes that declare the settings below them
     "Dataset, method and protocol": ("DatasetSettings", "MethodSettings", "ProtocolSettings"),

@@ -182,7 +182,7 @@ class Result(Tabular):
             ...     len(list(saved.glob("runs/*/*.json"))), len(list(saved.glob("predictions/*/*.npz")))
             (2, 2)
         """
-        from study.store import Store
+        from study.store.store import Store
 
         store = Store(Path(folder).expanduser())
         try:

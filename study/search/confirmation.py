@@ -12,12 +12,12 @@ import yaml
 from hagmeta.common.files.files import written_whole
 from hagmeta.config.run_config import IDENTITY, RunConfig, resolve
 from hagmeta.scenarios import TaskSettings
-from study import data
+from study.planning import data
 from study.search.history import SearchHistory
 from study.search.objective import IN_WORDS
 from study.search.overlap import overlap
-from study.space import Space
-from study.store import Store
+from study.space.spaces import Space
+from study.store.store import Store
 
 FRESH_SEEDS = 10
 
@@ -101,7 +101,6 @@ def summary(
         "samples": space.search.samples,
         "seeds": list(space.seeds),
         "objective": IN_WORDS,
-        "pruner": space.search.pruner,
         "start": [dict(point) for point in space.search.start],
         "overlap": list(overlapping),
         "cells": [
@@ -111,8 +110,7 @@ def summary(
                 "title": history.cell.title,
                 "dataset": history.cell.config.dataset,
                 "method": history.cell.config.method,
-                "found": history.ended,
-                "pruned": len(history.pruned),
+                "found": len(history.found),
                 "sampled": [dimension.key for dimension in history.cell.dimensions],
                 "chosen": chosen[history.cell.name].config.hash() if history.cell.name in chosen else None,
                 "validation": chosen[history.cell.name].validation if history.cell.name in chosen else None,

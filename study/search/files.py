@@ -19,7 +19,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from hagmeta.common.files.files import written_whole
 from study.search.history import SearchHistory, distributions
-from study.store import Store
+from study.store.store import Store
 
 
 def write(histories: Sequence[SearchHistory], store: Store) -> None:

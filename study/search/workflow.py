@@ -1,4 +1,4 @@
-"""Run searches: sample, choose the best, and confirm it on fresh seeds."""
+"""Run searches: sample, choose the best, and plan to confirm it on fresh seeds."""
 
 from __future__ import annotations
 
@@ -9,30 +9,27 @@ from dataclasses import replace
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
-from study.carry_out import carry_out, finished, lent, share_out, start, tell_of_checkpoints
-from study.loggers import make_loggers
-from study.naming import counted, wrapped
+from study.execution import Launch, lent, share_out, start_ray, tell_of_checkpoints
 from study.options import LaunchOptions
-from study.plan import make_plan
-from study.progress import StudyProgress, average_validation, best_validation
-from study.resources import count_lanes, uses_gpu
+from study.planning.plan import finished, make_plan
+from study.planning.resources import count_lanes, uses_gpu
+from study.running.loggers import make_loggers
 from study.search import confirmation, files
 from study.search.confirmation import Choice
 from study.search.history import SearchHistory, open_histories
-from study.search.pruning import LEAST_SEEDS
-from study.space import Space
-from study.store import Store
+from study.space.spaces import Space
+from study.store.store import Store
+from study.terminal.naming import counted, wrapped
+from study.terminal.progress import StudyProgress, average_validation, best_validation
 
 
-def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console: Console) -> int:
-    """Search for each configuration, run the best of each on test streams with fresh seeds.
+def search(space: Space, store: Store, options: LaunchOptions, console: Console) -> Launch | None:
+    """Search for each configuration, and plan to run the best of each on test streams with fresh seeds.
 
     Returns:
-        The exit status: 0 if every sample and run has finished, otherwise 1.
+        What to run; None if samples are left, because the time was over.
     """
     began = time.monotonic()
-    for line in store.scan().aside:
-        console.print(f"note: moved a record aside, to run it again: {line}", style="yellow", soft_wrap=True)
     histories = open_histories(space, store)
     _describe(space, histories, console)
     if any(history.missing for history in histories):
@@ -41,13 +38,12 @@ def run_and_confirm(space: Space, store: Store, options: LaunchOptions, console:
     left = sum(len(history.missing) for history in histories)
     if left:
         console.print(f"{counted(left, 'sample')} left; continue with: {options.command}", soft_wrap=True)
-        return 1
+        return None
     failed = _show_failures(histories, store, options, console)
-    if options.time_budget is not None:
-        left_over = max(1.0, options.time_budget - (time.monotonic() - began))
-        options = replace(options, time_budget=left_over)
-    status = _confirm(space, histories, store, options, console)
-    return 1 if failed else status
+    confirmed = _confirmation(space, histories, store, options, console)
+    budget = options.time_budget
+    seconds = None if budget is None else max(1.0, budget - (time.monotonic() - began))
+    return replace(confirmed, failed=bool(failed), seconds=seconds)
 
 
 def show(space: Space, store: Store, console: Console) -> None:
@@ -55,7 +51,7 @@ def show(space: Space, store: Store, console: Console) -> None:
     histories = open_histories(space, store)
     _describe(space, histories, console)
     for history in histories:
-        head = f"{history.cell.title}: {history.ended} done; varies "
+        head = f"{history.cell.title}: {len(history.found)} done; varies "
         print(wrapped(head, [dimension.key for dimension in history.cell.dimensions], console.width))
 
 
@@ -68,13 +64,9 @@ def _describe(space: Space, histories: Sequence[SearchHistory], console: Console
     samples += f" in groups of {space.search.group}" if space.search.group > 1 else ""
     given = len(space.search.start)
     samples += f", with {counted(given, 'starting point')}" if given else ""
-    done = sum(history.ended for history in histories)
+    done = sum(len(history.found) for history in histories)
     left = sum(len(history.missing) for history in histories)
     console.print(f"{searches} of {samples}: {done} done, {left} to go")
-    if space.search.pruner != "none" and len(space.seeds) < LEAST_SEEDS:
-        text = f"note: the pruner {space.search.pruner} stops no sample, because there are only "
-        text += f"{counted(len(space.seeds), 'seed')}; it needs at least {LEAST_SEEDS} (--seeds)"
-        console.print(text, style="yellow", soft_wrap=True)
 
 
 def _run_searches(
@@ -82,14 +74,14 @@ def _run_searches(
 ) -> None:
     loggers = make_loggers(options.log, store, console)
     configs = [history.cell.config for history in histories]
-    cluster = start(options, console, configs)
+    cluster = start_ray(configs, options, console)
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
     most = packing.largest if packing.mixes else 0
     largest = [history.cell.largest(most) for history in histories if history.missing]
-    resources = share_out(largest, cluster, options, console)
+    resources = share_out(largest, cluster, options)
+    from study.running.tuning import StudyRunner, TrialOptions
     from study.search import running  # imports Ray, which takes seconds: only after the message above
-    from study.tuning import StudyRunner, TrialOptions
 
     seeds = len(histories[0].cell.seeds)
     units = [history.cell.unit for history in histories for _ in range(history.runs_left)]
@@ -114,7 +106,7 @@ def _show_failures(
     """Print which searches lack samples and why; return the number of failed samples."""
     for history in histories:
         if history.failed:
-            count = "all samples" if not history.ended else counted(len(history.failed), "sample")
+            count = "all samples" if not history.found else counted(len(history.failed), "sample")
             reasons = "; ".join(dict.fromkeys(history.failed.values()))
             line = f"{history.cell.title}: {count} failed: {reasons}"
             console.print(line, style="bold red", soft_wrap=True)
@@ -126,10 +118,10 @@ def _show_failures(
     return failed
 
 
-def _confirm(
+def _confirmation(
     space: Space, histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
-) -> int:
-    """Run the best sample of each search on fresh seeds, in one plan, and return the exit status."""
+) -> Launch:
+    """Plan to run the best sample of each search on fresh seeds."""
     choices = confirmation.choices_of(histories)
     if not choices:
         raise UserError(f"all samples of {space.name} failed; see the tracebacks in {store.failures}.")
@@ -143,18 +135,17 @@ def _confirm(
     for line in overlapping:
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
     chosen = [choice.config for choice in choices]
-    scan = store.scan()
-    done = finished(scan.done, chosen, store, options.save_embeddings) | scan.diverged
+    done = finished(store.scan(), chosen, store, options.save_embeddings)
     plan = make_plan(chosen, fresh, done, options.packing())
     summary = confirmation.summary(space, histories, choices, overlapping)
-    return carry_out(plan, done, space, store, options, console, summary)
+    chosen_for = {choice.history.cell.config: choice.config for choice in choices}
+    designs = [design.with_configs(chosen_for) for design in space.designs]
+    return Launch(plan, designs, summary)
 
 
 def _show_choice(choice: Choice, console: Console) -> None:
     """Print the chosen values in one line."""
-    pruned = len(choice.history.pruned)
-    found = f"best of {counted(choice.history.ended, 'sample')}"
-    found += f" ({pruned} pruned)" if pruned else ""
+    found = f"best of {counted(len(choice.history.found), 'sample')}"
     found += f", validation {100 * choice.validation:.1f} %"
     values = ", ".join(f"{key} {_rounded(value)}" for key, value in choice.values.items())
     console.print(f"{choice.history.cell.title}: {found}: {values}", soft_wrap=True)

@@ -20,7 +20,7 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.common.records.records import OpenRecord
 from hagmeta.config.run_config import RunConfig
-from study import archive
+from study.store import archive
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"
 TASK = {"classes": (4, 2, 4), "n_way": 2, "k_shot": 3, "features": "propagated"}

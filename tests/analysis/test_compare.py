@@ -25,8 +25,8 @@ from analysis.compare_words import citations, landing, paragraph, sentences
 from analysis.references import DEFAULTS, References, read_references
 from analysis.statistics import estimate
 from hagmeta.common.errors import UserError
-from study import archive
-from study.carry_out import compare_with_references
+from study.finish import compare_with_references
+from study.store import archive
 from tests.analysis.conftest import rewritten
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"

@@ -29,10 +29,10 @@ from analysis.frame import LOOKS, Results, read
 from analysis.statistics import estimate
 from hagmeta.common.records.metrics import forgotten
 from hagmeta.config.run_config import RunConfig, resolve
-from study import space as spaces
 from study.search import files
 from study.search.history import open_histories
-from study.store import Store
+from study.space import spaces as spaces
+from study.store.store import Store
 from tests.analysis.conftest import Write, about
 
 ON_OFF = (True, False)

@@ -11,7 +11,7 @@ import pytest
 from analysis.frame import read
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
-from study.store import Store
+from study.store.store import Store
 from tests.analysis.conftest import Write, reconfigured
 
 CURVE = (0.8, 0.7, 0.6)

@@ -25,7 +25,7 @@ from analysis.tables import make_tables, settings_tables
 from analysis.words import size
 from hagmeta.common.records.metrics import forgotten, harmonic_means
 from hagmeta.config.run_config import RunConfig, resolve
-from study.store import Store
+from study.store.store import Store
 from tests.analysis.conftest import Write, reconfigured
 
 CURVE = (0.8, 0.7, 0.6)

@@ -27,7 +27,7 @@ from analysis.tables import make_tables, summary_table
 from hagmeta.common.errors import UserError
 from hagmeta.common.records.records import OpenRecord, Record
 from hagmeta.config.run_config import SETTINGS, RunConfig, resolve
-from study import archive
+from study.store import archive
 from tests.analysis.conftest import Write, about, figures, reconfigured
 
 METHODS = {"sgc-ncm": 0.0, "sgc-ridge": 0.01, "hag-meta": 0.02}

@@ -13,8 +13,9 @@ import psutil
 import pytest
 import ray
 
-from study import connection, early
+from study import early
 from study.options import read_options
+from study.running import connection
 from tests.study.test_launch import ROOT, SPACE
 from tests.waiting import HANG, wait_for
 

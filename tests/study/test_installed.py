@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import hagmeta
-from study import connection
 from study.launch import main
 from study.options import read_options
+from study.running import connection
 from tests.waiting import HANG
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -32,8 +32,8 @@ from hagmeta.scenarios.metrics import metrics_of
 from hagmeta.scenarios.predictions import read_predictions
 from hagmeta.testing import records_of
 from study.launch import main
-from study.store import Store
-from tests.study.test_store import record as made
+from study.store.store import Store
+from tests.study.store.test_store import record as made
 from tests.waiting import HANG, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,6 +141,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, launch_here: Launch) -> I
         code, output = launch_here(folder, "--save-embeddings", "1", "--max-concurrent", "1", "--no-report")
         assert code == 0 and "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output, output
         assert "\nstarting Ray on this machine; this takes a few seconds\n" in output  # not silent meanwhile
+        [launched] = (folder / "results" / "tiny" / "launches").glob("*.json")
+        [design] = json.loads(launched.read_text())["designs"]
+        assert design["levels"] == {"nla": [False, True], "learning_rate": [0.005, 0.01]}
         assert "\n2 trials; " in output  # two configurations each, which differ in their learning rates
         yield folder
 
@@ -373,7 +376,7 @@ def test_spaces_are_listed_with_their_sizes(
 ) -> None:
     for name in ("smoke", "hyperparameters"):  # few: the largest take seconds
         shutil.copy(ROOT / "search_spaces" / f"{name}.yaml", tmp_path)
-    monkeypatch.setattr("study.space.FOLDER", tmp_path)
+    monkeypatch.setattr("study.space.spaces.FOLDER", tmp_path)
     assert main(["--list"]) == 0
     output = capsys.readouterr().out
     assert [line for line in output.splitlines() if line[:1].islower()] == ["hyperparameters", "smoke"]
@@ -410,7 +413,7 @@ def test_a_full_disk_is_one_line(folder: Path, launch_here: Launch, monkeypatch:
         except OSError:
             raise RuntimeError("as Tune raises it") from None
 
-    monkeypatch.setattr("study.api.carry_out", full)
+    monkeypatch.setattr("study.api.start_ray", full)
     code, output = launch_here(folder)
     assert code == 1 and output.splitlines()[-1].startswith("error: No space left on device; check ")
     assert "Traceback" not in output

@@ -12,9 +12,10 @@ import pytest
 import ray
 
 from hagmeta.common.errors import UserError
-from study import connection, space
 from study.launch import main
-from study.store import Store
+from study.running import connection
+from study.space import spaces as space
+from study.store.store import Store
 from tests.plugin_files import METHOD
 from tests.waiting import HANG
 

@@ -15,12 +15,13 @@ import hagmeta
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.datasets import Dataset
-from study import data, space
 from study.api import launch
 from study.launch import main
 from study.options import LaunchOptions
-from study.packing import LAST
-from study.store import Store
+from study.planning import data
+from study.planning.packing import LAST
+from study.space import spaces as space
+from study.store.store import Store
 
 NAME = "synthetic:nodes=600,edges=2500,features=60,classes=10,seed=1"
 TASK: dict[str, Any] = {"classes": [4, 2, 4], "n_way": 2, "k_shot": 3}

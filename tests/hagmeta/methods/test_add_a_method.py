@@ -15,7 +15,7 @@ import yaml
 
 import hagmeta
 from hagmeta.config.run_config import RunConfig
-from study import space
+from study.space import spaces as space
 from tests.waiting import HANG
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -7,7 +7,7 @@ import numpy as np
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.scenarios.scenario import TEST
 from hagmeta.scenarios.streams import make_scenario
-from study import data
+from study.planning import data
 from study.search.overlap import Overlap, overlap
 
 NAME = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"

@@ -9,10 +9,10 @@ import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from study import space
 from study.search import files
 from study.search.history import SearchHistory, open_histories
-from study.store import Store
+from study.space import spaces as space
+from study.store.store import Store
 
 SEARCH = {
     "datasets": ["debian"],

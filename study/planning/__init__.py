@@ -1,0 +1,1 @@
+"""Plan the runs of a study, and what each trial may use."""

@@ -1,0 +1,1 @@
+"""Run trials with Ray Tune."""

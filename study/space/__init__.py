@@ -1,0 +1,1 @@
+"""Read search spaces, and expand them into configurations."""

@@ -1,0 +1,1 @@
+"""Keep records on disk or in a bucket."""

@@ -1,0 +1,773 @@
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hagmeta.common.errors import UserError
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.datasets.downloads import sources
+from hagmeta.methods import METHODS, SessionLearning
+from hagmeta.methods.closed_form.base import OnFeatures
+from study.search.confirmation import fresh_seeds
+from study.space import file as space_file
+from study.space import spaces as space
+from study.space.spaces import Dimension, Search, Space
+
+Write = Callable[..., str]
+TOGGLES = ("gpil", "nla", "tla")
+CLOSED = [name for name, method in METHODS.items() if issubclass(method, OnFeatures)]
+EMBEDDED = ("debian", "metamath", "wordnet")
+SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
+DOWNLOADING = ("followers", "followers_tuned", "preregistered", "preregistered_tuned")
+# A search with fewer configurations is hyperparameters.
+SMALLER = sorted(set(SHIPPED) - {"tune", "lead", "preregistered", "preregistered_tuned"})
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a space's text to a file and give its name."""
+
+    def write(text: str, name: str = "mine.yaml") -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def settings_of(found: Space, *keys: str) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(config, key) for key in keys) for config in found.configs]
+
+
+# What ships.
+
+
+@cache
+def shipped(name: str, *, quick: bool = False) -> space.Space:
+    """Read a space of ours once for all tests: the largest take seconds."""
+    return space.read(name, quick=quick)
+
+
+@pytest.mark.parametrize("name", space.names())
+@pytest.mark.parametrize("quick", [False, True])
+def test_shipped_spaces_are_valid(name: str, quick: bool) -> None:
+    found = shipped(name, quick=quick)
+    assert found.name == name + "-quick" * quick
+    assert len(found.description) > 20
+    assert found.configs
+    assert len(set(found.configs)) == len(found.configs)
+    assert len(shipped(name).seeds) == {"hyperparameters": 3, "tune": 3, "smoke": 4}.get(name, 10)
+
+
+def test_all_spaces_ship() -> None:
+    wanted = {"ablation", "comparison", "nway_kshot", "nway_kshot_grid", "hyperparameters", "sensitivity"}
+    later = {
+        "attention",
+        "comparison_tuned",
+        "followers",
+        "followers_tuned",
+        "encoders",
+        "growing",
+        "labels",
+        "lead",
+        "our_method",
+        "protocol",
+        "paper",
+        "preregistered",
+        "preregistered_tuned",
+        "smoke",
+        "tune",
+    }
+    assert set(space.names()) == wanted | later
+
+
+def test_growing_has_every_method_on_four_graphs() -> None:
+    found = space.read("growing")
+    graphs = (*EMBEDDED, "foldoc")
+    expected = {("growing", *pair) for pair in itertools.product(graphs, METHODS)}
+    assert set(settings_of(found, "protocol", "dataset", "method")) == expected
+    assert len(found.configs) == len(expected) and found.seeds == tuple(range(10))
+    quick = settings_of(space.read("growing", quick=True), "protocol", "dataset", "method")
+    assert set(quick) == {("growing", "debian", method) for method in METHODS}
+
+
+def test_ablation_is_table_3_and_its_controls() -> None:
+    found = space.read("ablation")
+    assert {config.dataset for config in found.configs} == set(EMBEDDED)
+    training = [(False, "nothing"), (False, "supervised"), (True, "nothing")]
+    expected = {
+        (*trained, nla, tla, pretrained)
+        for trained, nla, tla in itertools.product(training, (False, True), (False, True))
+        for pretrained in ("base", "known")
+    }
+    keys = ("gpil", "instead_of_gpil", "nla", "tla", "pretrain_on")
+    assert set(settings_of(found, *keys)) == expected and len(expected) == 24
+    assert len(found.configs) == 24 * len(EMBEDDED)
+    quick = settings_of(space.read("ablation", quick=True), *keys)
+    assert set(quick) == {row for row in expected if row[-1] == "base"} and len(quick) == 12
+    assert found.seeds == tuple(range(10))
+    quick = space.read("ablation", quick=True)
+    assert quick.seeds == (0, 1, 2)
+    assert set(settings_of(quick, "method", "episodes", "pretrain_epochs", "finetune_steps")) == {
+        ("hag-meta", 200, 100, 10)
+    }
+
+
+@pytest.mark.parametrize("asked", [(), ("amazon-clothing", "dblp", "reddit")])
+def test_comparison_has_every_method_on_each_dataset(asked: tuple[str, ...]) -> None:
+    found = space.read("comparison", datasets=asked)
+    for name in asked or EMBEDDED:
+        here = [config for config in found.configs if config.dataset == name]
+        assert sorted(config.method for config in here) == sorted(METHODS)
+        assert all(config.n_way is None for config in here)  # the dataset's own
+
+
+def test_paper_is_the_union_of_what_it_includes() -> None:
+    parts = [space.read(name) for name in ("comparison", "ablation", "nway_kshot")]
+    # Equal runs are one: on each dataset Table 3's with all parts on, and its own setting of Figure 3, twice.
+    assert len(space.read("paper").configs) == sum(len(part.configs) for part in parts) - 3 * (1 + 2)
+
+
+@pytest.mark.parametrize("name", space.names())
+def test_no_space_downloads_anything_by_itself(name: str) -> None:
+    for quick in (False, True):
+        used = {config.dataset for config in shipped(name, quick=quick).configs}
+        assert used.isdisjoint(sources.FILES) or (name in DOWNLOADING and not quick)
+        if quick:
+            assert used == ({"debian"} if name != "smoke" else used)
+
+
+def test_hyperparameters_is_a_search_scored_on_held_out_classes() -> None:
+    found = space.read("hyperparameters")
+    assert found.search == Search("optuna", 64, "val_accuracy")
+    assert Dimension("finetune_steps", "randint", (0, 60)) in found.sample
+    assert settings_of(found, "val_classes") == [("half",)]
+    assert [resolve(config).val_classes for config in found.configs] == [6]
+
+
+OF_FEATURES = {"features", "hops", "refitted", "tukey", "random_features"}
+OWN_SAMPLED = {
+    "meta-gnn": {"inner_steps", "inner_rate"},
+    "amm-gnn": {"inner_steps", "inner_rate", "matching", "agreement"},
+    "rale": {"walk_length", "hubs", "references"},
+    "er-gnn": {"selection"},
+    "icarl": {"distillation", "temperature"},
+    "cec": {"cosine_scale"},
+    "teen": {"calibration", "calibration_scale"},
+    "tlp": {"probe_penalty"},
+    "ewc": {"consolidation"},
+    "lwf": {"distillation", "temperature", "distil_on"},
+    "geometer": {"base_uniformity", "uniformity", "separability", "teacher"},
+    "tap": {"cosface_scale", "cosface_margin", "weight_share", "neighbour_share"},
+    "fact": {"virtual_classes", "virtual_weight", "virtual_share"},
+    "lpmc": {"cluster_distance", "cluster_nodes"},
+    "mecoin": {"codebooks", "key_width", "value_start", "interaction"},
+    "sgc-ncm": OF_FEATURES,
+    "sgc-ridge": OF_FEATURES | {"ridge"},
+    "sgc-lda": OF_FEATURES | {"shrinkage"},
+    "ranpac": OF_FEATURES | {"ridge", "projection"},
+    "fecam": OF_FEATURES | {"shrinkage"},
+    "fscil-calibration": OF_FEATURES | {"shrinkage", "calibration", "calibration_scale"},
+    "laplacian-shot": OF_FEATURES | {"laplacian"},
+    "pt-map": OF_FEATURES | {"transport", "mean_share"},
+    "klda": OF_FEATURES | {"shrinkage", "projection", "kernel_width"},
+    "loranpac": OF_FEATURES | {"lift", "truncation"},
+    "gkeal": OF_FEATURES | {"ridge", "centres", "kernel_width"},
+    "posterior-means": OF_FEATURES | {"unlabelled_weight", "propagation_weight"},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tune_samples_what_suits_the_method_with_the_same_budget(method: str) -> None:
+    found = shipped("tune")
+    configs = [config for config in found.configs if config.method == method]
+    assert [(config.dataset, config.scored_on) for config in configs] == [(n, "validation") for n in EMBEDDED]
+    learns = METHODS[method].session_learning is not SessionLearning.NONE
+    stays = {"frozen", "cec", "meta-gnn", "amm-gnn", "teen", "tlp", "fact", *CLOSED} - {"posterior-means"}
+    assert learns == (method not in stays)
+    steps = {"finetune_steps", "finetune_rate"} if learns else set()
+    own = OWN_SAMPLED.get(method, set())
+    sampled = {dimension.key for dimension in found.dimensions(configs[0])}
+    everyones = {"learning_rate", "weight_decay", "dropout", "hidden", "embedding", "pretrain_on", "inputs"}
+    everyones |= {"classifier", "smoothing", "logit_adjustment"}
+    trains_itself = set() if method in ("posterior-means", "joint", "icarl", "er-gnn") else {"self_training"}
+    assert sampled == everyones | steps | own | trains_itself
+
+
+def test_tune_searches_for_one_method_in_the_folder_of_all() -> None:
+    # A search is known by its whole specification.
+    for quick, name in ((False, "tune"), (True, "tune-quick")):
+        whole = shipped("tune", quick=quick)
+        found = space.read("tune", quick=quick, settings={"method": "cec"})
+        assert found.name == name and found.search == whole.search
+        assert found.configs == tuple(config for config in whole.configs if config.method == "cec")
+        assert found.sample == whole.sample
+
+
+def test_tune_is_a_search_for_every_method() -> None:
+    for quick, names in ((False, EMBEDDED), (True, EMBEDDED[:1])):
+        cells = [(name, method) for name in names for method in METHODS]
+        assert settings_of(shipped("tune", quick=quick), "dataset", "method") == cells
+    search = shipped("tune").search
+    assert search and replace(search, start=()) == Search("optuna", 32, "val_accuracy", group=4)
+    assert len(search.start) == 6
+
+
+def test_values_given_choose_among_searches(write: Write) -> None:
+    text = SEARCH + SAMPLE + "\ngrid: {method: [cec, gpn]}\ncases: [{k_shot: 1}, {k_shot: 5, n_way: 2}]"
+    chosen = space.read(write(text), settings={"method": "gpn", "k_shot": 5})
+    assert settings_of(chosen, "method", "k_shot", "n_way") == [("gpn", 5, 2)]
+    assert len(space.read(write(text), settings={"n_way": 2}).configs) == 4  # and of cases without it
+    assert settings_of(space.read(write(text), settings={"method": "icarl", "k_shot": 1}), "method") == [
+        ("icarl",)
+    ]
+    with pytest.raises(
+        UserError, match=r"mine\.yaml:6: no case of this search has k_shot 3; expected one of 1, 5"
+    ):
+        space.read(write(text), settings={"k_shot": 3})
+    with pytest.raises(UserError, match=r"mine\.yaml:4: dropout varies in this space"):
+        space.read(write(text), settings={"dropout": 0.1})
+
+
+def test_a_setting_for_all_methods_is_harmless_where_it_does_not_apply() -> None:
+    found = space.read("comparison", datasets=["debian"], settings={"episodes": 7})
+    assert len({config.hash() for config in found.configs}) == len(METHODS)
+    plain = {c.method: c.hash() for c in space.read("comparison", datasets=["debian"]).configs}
+    same = {config.method for config in found.configs if config.hash() == plain[config.method]}
+    assert same == {"proto-gcn", "proto-gat", "teen", "tlp", "frozen", *CLOSED}
+
+
+def test_sensitivity_changes_one_setting_at_a_time() -> None:
+    configs = space.read("sensitivity").configs
+    assert {config.dataset for config in configs} == set(EMBEDDED)
+    for name in EMBEDDED:
+        first, *others = (config for config in configs if config.dataset == name)
+        assert first == RunConfig.of(dataset=name)
+        for config in others:
+            values, defaults = config.canonical(), first.canonical()
+            assert sum(values[key] != defaults[key] for key in values) == 1
+
+
+# How a file is read.
+
+
+def test_attention_varies_one_factor_with_and_without_wrong_labels() -> None:
+    attention = space.read("attention", datasets=["debian"])
+    configs = [resolve(config) for config in attention.configs]
+    assert len(attention.seeds) == 10 and len(configs) == 2 * (1 + 1 + 5 + 2 + 1 + 1 + 4 + 2)
+    for wrong in (0, 1):
+        centre = resolve(RunConfig.of(dataset="debian", mislabelled=wrong)).canonical()
+        arms = [config.canonical() for config in configs if config.mislabelled == wrong]
+        apart = [[key for key, value in arm.items() if value != centre[key]] for arm in arms]
+        assert apart[0] == [] and all(len(keys) == 1 for keys in apart[1:])
+        varied = ("nla", "nla_weights", "nla_rate", "nla_decay", "tla", "tla_weights", "finetune_steps")
+        assert {keys[0] for keys in apart[1:]} == set(varied)
+    assert sum(config.nla_weights == "oracle" for config in configs) == 2
+
+
+def test_names_and_files_are_both_taken(write: Write) -> None:
+    assert space.read(str(space.FOLDER / "ablation.yaml")) == space.read("ablation")
+    assert space.read(write("datasets: [debian]")).name == "mine"
+
+
+def test_seeds_are_a_count_or_a_list(write: Write) -> None:
+    assert space.read(write("{datasets: [debian], seeds: 3}")).seeds == (0, 1, 2)
+    assert space.read(write("{datasets: [debian], seeds: [7, 1]}")).seeds == (7, 1)
+    assert space.read(write("{datasets: [debian], seeds: [7, 1]}"), seeds=[4]).seeds == (4,)
+
+
+def test_cases_cross_the_grid_and_may_belong_to_a_dataset(write: Write) -> None:
+    found = space.read(
+        write("""
+datasets: [debian, cora-full]
+grid: {k_shot: [1, 5]}
+cases:
+  - {dataset: debian, n_way: 2}
+  - {loss: binary}
+""")
+    )
+    assert settings_of(found, "dataset", "n_way", "loss", "k_shot") == [
+        ("debian", 2, "categorical", 1),
+        ("debian", 2, "categorical", 5),
+        ("debian", None, "binary", 1),
+        ("debian", None, "binary", 5),
+        ("cora-full", None, "binary", 1),
+        ("cora-full", None, "binary", 5),
+    ]
+
+
+def test_equal_runs_are_kept_once(write: Write) -> None:
+    # Debian's own setting is 3-way.
+    found = space.read(write("{datasets: [debian, debian], grid: {n_way: [null, 3, 3, 2]}}"))
+    assert settings_of(found, "n_way") == [(None,), (2,)]
+
+
+def test_numbers_with_an_exponent_are_numbers(write: Write) -> None:
+    # To YAML 1.1 a number with an exponent but no point is text.
+    found = space.read(
+        write("""
+datasets: [debian]
+fixed: {val_classes: 6}
+search: {algorithm: optuna, samples: 2, objective: val_accuracy}
+sample: {learning_rate: {loguniform: [1e-4, 1e-2]}, hidden: {choice: [16, 32, 16]}}
+""")
+    )
+    assert found.sample == (
+        Dimension("learning_rate", "loguniform", (1e-4, 1e-2)),
+        Dimension("hidden", "choice", (16, 32)),
+    )
+
+
+def test_quick_merges_fixed_and_replaces_the_rest(write: Write) -> None:
+    file = write("""
+datasets: [debian]
+fixed: {hidden: 8, episodes: 900}
+grid: {k_shot: [1, 5], n_way: [2, 3]}
+quick: {fixed: {episodes: 5}, grid: {k_shot: [1]}, seeds: 1}
+""")
+    assert settings_of(space.read(file, quick=True), "hidden", "episodes", "k_shot") == [(8, 5, 1)]
+    assert len(space.read(file).configs) == 4
+
+
+def test_aliases_are_followed(write: Write) -> None:
+    found = space.read(write("{datasets: [debian], grid: {nla: &both [false, true], tla: *both}}"))
+    assert len(found.configs) == 4
+
+
+# Datasets and settings from the command line.
+
+
+def test_datasets_given_pick_their_cases() -> None:
+    found = space.read("nway_kshot", datasets=["dblp"])
+    assert settings_of(found, "dataset", "n_way", "k_shot", "method") == [
+        ("dblp", n_way, k_shot, method)
+        for n_way, k_shot in ((5, 3), (5, 5), (10, 5))
+        for method in ("hag-meta", "cec")
+    ]
+
+
+def test_a_dataset_without_cases_gets_those_of_all_others() -> None:
+    found = space.read("nway_kshot", datasets=["cora-full"])
+    shapes = [(3, 3), (3, 5), (5, 5), (5, 3), (10, 5), (2, 3), (2, 5)]
+    assert list(dict.fromkeys(settings_of(found, "n_way", "k_shot"))) == shapes
+
+
+def test_paper_runs_on_a_given_dataset_alone() -> None:
+    found = space.read("paper", datasets=["debian"])
+    assert {config.dataset for config in found.configs} == {"debian"}
+    assert len(found.configs) == len(METHODS) + 24 + 3 * 2 - 1 - 2
+
+
+def test_settings_override_what_is_fixed() -> None:
+    found = space.read("ablation", quick=True, settings={"episodes": "7", "n_way": 2})
+    assert set(settings_of(found, "episodes", "n_way", "pretrain_epochs")) == {(7, 2, 100)}
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("ablation", "gpil"),
+        ("comparison", "method"),
+        ("sensitivity", "hidden"),
+        ("hyperparameters", "dropout"),
+        ("paper", "n_way"),
+    ],
+)
+def test_settings_contradict_what_varies(name: str, key: str) -> None:
+    values: dict[str, Any] = {"gpil": True, "method": "gpn", "hidden": 8, "dropout": 0.1, "n_way": 2}
+    with pytest.raises(UserError, match=rf"\.yaml:\d+: {key} varies in this space"):
+        space.read(name, settings={key: values[key]})
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"settings": {"hiden": 3}}, "Did you mean 'hidden'"),
+        ({"settings": {"hidden": "wide"}}, "hidden is 'wide'; expected a whole number"),
+        ({"settings": {"dataset": "debian"}}, "--dataset"),
+        ({"settings": {"n_way": 20}}, "on debian: n_way is 20, but only 12 classes are left"),
+        ({"datasets": ["debain"]}, "Did you mean 'debian'"),
+        ({"datasets": ["npz:~no-such-user/x.npz"]}, "not a valid path"),
+        ({"seeds": []}, "0 seeds"),
+        ({"seeds": [1, 1]}, "twice"),
+        ({"seeds": [-1]}, "outside the range 0"),
+        ({"seeds": [2**63]}, "outside the range 0"),
+        ({"seeds": range(10_001)}, "10,001 seeds"),
+    ],
+)
+def test_bad_requests(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        space.read("ablation", **asked)
+
+
+# Bad files: the line, what is wrong, what would be right.
+
+DEBIAN = "datasets: [debian]\n"
+NLA = DEBIAN + "grid: {nla: [false, true]}\n"
+SEARCH = DEBIAN + "fixed: {val_classes: 6}\n"
+SEARCH += "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
+SAMPLE = "sample: {dropout: {choice: [0.5, 0.1]}}"
+START = SEARCH.replace("samples: 2", "samples: 9, start: [\n    {dropout: 0.5},\n    {dropout: 0.1}]")
+
+
+def test_labels_are_given_as_words_or_numbers(write: Write) -> None:
+    # YAML reads 5 as a number and none as text; equal values are one configuration.
+    text = "datasets: [debian]\nfixed: {pretrain_on: known}\ngrid: {rehearsal: [all, none, 5, '5', 10]}"
+    found = space.read(write(text))
+    assert settings_of(found, "pretrain_on", "rehearsal") == [
+        ("known", value) for value in ("all", "none", "5", "10")
+    ]
+    both = text.replace("grid", "one_at_a_time") + "\ncases: [{method: joint}, {protocol: released}]"
+    assert {config.rehearsal for config in space.read(write(both)).configs} == {"all"}
+    chosen = SEARCH + "sample: {rehearsal: {choice: [none, 5]}}"
+    assert space.read(write(chosen)).sample == (Dimension("rehearsal", "choice", ("none", "5")),)
+
+
+BAD = {
+    "empty": ("", 1, "the file is empty"),
+    "a list": ("[1, 2]", 1, "expected a mapping"),
+    "text": ("hello", 1, "expected a mapping"),
+    "not YAML": (DEBIAN + "fixed: {", 2, "not YAML"),
+    "two documents": (DEBIAN + "---\na: 1", 2, "not YAML"),
+    "tab": ("datasets:\n\t- debian", 2, "not YAML"),
+    "escape out of range": ('datasets: ["\\Uffffffff"]', 1, "not YAML"),
+    "control character": ("datasets: [debian]\n# \a", 2, "not YAML"),
+    "unknown alias": ("datasets: *names", 1, "not YAML"),
+    "unknown key": (DEBIAN + "gird: {nla: [true]}", 2, "unknown key 'gird'. Did you mean 'grid'?"),
+    "unknown key of quick": (DEBIAN + "quick:\n  seds: 3", 3, "Did you mean 'seeds'?"),
+    "key twice": (DEBIAN + "seeds: 1\nseeds: 2", 3, "'seeds' is given twice, first in line 2"),
+    "key that is a list": (DEBIAN + "? [a]\n: 1", 2, "expected a name"),
+    "no datasets": ("seeds: 3", 1, "datasets is missing"),
+    "grid but no datasets": ("include: [ablation]\ngrid: {nla: [true]}", 2, "datasets is missing"),
+    "datasets is text": ("datasets: debian", 1, "datasets is 'debian'; expected a list"),
+    "no dataset in the list": ("datasets: []", 1, "datasets is an empty list"),
+    "unknown dataset": ("datasets:\n  - dbpl", 2, "Did you mean 'dblp'?"),
+    "dataset is a number": ("datasets: [3]", 1, "a dataset is 3; expected text"),
+    "something in a dataset's place": ("datasets: [dblp]\nfallback: debian", 2, "unknown key 'fallback'"),
+    "bad synthetic": ("datasets: ['synthetic:nodes=3']", 1, "synthetic"),
+    "renamed setting": (DEBIAN + "fixed: {coupling: 3}", 2, "coupling is called propagation_weight"),
+    "replaced setting": (DEBIAN + "fixed: {tla_layers: two}", 2, "tla_layers is gone; under released"),
+    "unknown setting": (DEBIAN + "fixed: {hiden: 3}", 2, "unknown setting 'hiden'. Did you mean 'h"),
+    "unknown method": (DEBIAN + "fixed: {method: hagmeta}", 2, "Did you mean 'hag-meta'?"),
+    "wrong type": (DEBIAN + "fixed:\n  hidden: wide", 3, "hidden is 'wide'; expected a whole n"),
+    "mapping as a value": (DEBIAN + "fixed: {classes: {1: a, 2: b, 3: c}}", 2, "classes is a mapp"),
+    "no value": (DEBIAN + "fixed: {hidden: }", 2, "hidden has no value"),
+    "out of range": (DEBIAN + "grid:\n  dropout:\n    - 0.5\n    - 1.5", 5, "dropout is 1.5; expected"),
+    "date": (DEBIAN + "fixed: {loss: 2020-01-01}", 2, "expected text or a number"),
+    "no date": (DEBIAN + "fixed: {loss: 2020-31-31}", 2, "cannot be read as"),
+    "object": (DEBIAN + "fixed: {loss: !!python/name:os.system }", 2, "cannot be read as"),
+    "huge number": (DEBIAN + f"fixed: {{hidden: 0x{'f' * 9000}}}", 2, "is too large"),
+    "unprintable": ('datasets: [debian]\ndescription: "a\\u0000b"', 2, "unprintable"),
+    "description": (DEBIAN + "description: [a]", 2, "expected text"),
+    "dataset is fixed": (DEBIAN + "fixed: {dataset: dblp}", 2, "datasets (or --dataset)"),
+    "grid is a list": (DEBIAN + "grid: [nla]", 2, "grid is ['nla']; expected a mapping"),
+    "empty grid": (DEBIAN + "grid: {}", 2, "grid is empty"),
+    "empty axis": (DEBIAN + "grid:\n  nla: []", 3, "nla is an empty list"),
+    "axis is no list": (DEBIAN + "grid:\n  nla: true", 3, "nla is True; expected a list"),
+    "grid and fixed": (DEBIAN + "fixed: {nla: true}\ngrid: {nla: [true]}", 3, "but line 2 also sets it"),
+    "case and grid": (DEBIAN + "grid: {nla: [true]}\ncases: [{nla: true}]", 3, "but line 2 also sets it"),
+    "grid and alone": (DEBIAN + "grid: {nla: [true]}\none_at_a_time: {nla: [true]}", 3, "but line 2 also"),
+    "empty case": (DEBIAN + "cases:\n  - {}", 3, "a case is empty"),
+    "case without dataset": ("cases:\n  - {dataset: dblp}\n  - {nla: true}", 3, "names no dataset"),
+    "hidden and heads": (DEBIAN + "fixed:\n  encoder: gat\n  hidden: 30", 4, "multiple of heads"),
+    "no file to split": ("datasets: ['npz:x.npz']", 1, "x.npz: no such file"),
+    "n beyond novel-test": (DEBIAN + "fixed: {n_way: 28}", 2, "only 27 classes are novel-test"),
+    "n beyond novel-train": (DEBIAN + "grid:\n  n_way: [3,\n 13]", 4, "only 12 classes are left"),
+    "n x sessions": (DEBIAN + "fixed: {n_way: 3, sessions: 10}", 2, "need 30 novel-test"),
+    "too many classes": (DEBIAN + "fixed: {classes: [20, 20, 20]}", 2, "60 in total, but the dataset has 51"),
+    "seeds: none": (DEBIAN + "seeds: 0", 2, "seeds is 0; expected a whole number from 1 to 10,000"),
+    "seeds: too many": (DEBIAN + "seeds: 10001", 2, "seeds is 10001"),
+    "seeds: true": (DEBIAN + "seeds: true", 2, "seeds is True"),
+    "seed: text": (DEBIAN + "seeds: [a]", 2, "a seed is 'a'"),
+    "seed: twice": (DEBIAN + "seeds: [1, 1]", 2, "given twice"),
+    "search alone": (SEARCH, 3, "search is given without sample"),
+    "sample alone": (DEBIAN + "sample: {dropout: {uniform: [0, 0.5]}}", 2, "without search"),
+    "algorithm": (SEARCH.replace("optuna", "optune") + SAMPLE, 3, "mean 'optuna'?"),
+    "objective": (SEARCH.replace("val_acc", "acc") + SAMPLE, 3, "objective 'accuracy'. Did"),
+    "design kind": (NLA + "design: {kind: factorail}", 3, "mean 'factorial'?"),
+    "no design kind": (NLA + "design: {factors: [nla]}", 3, "design has no kind; expected one of factorial,"),
+    "design factor": (NLA + "design: {kind: factorial, factors: [tla]}", 3, "design names tla, which this"),
+    "other design": (NLA + "design: {kind: protocols}", 3, "make no protocols design, but: factorial"),
+    "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
+    "group": (SEARCH.replace("samples: 2", "samples: 2, group: 0") + SAMPLE, 3, "group is 0; expected"),
+    "large group": (SEARCH.replace("samples: 2", "samples: 2, group: 3") + SAMPLE, 3, "from 1 to 2"),
+    "start": (SEARCH.replace("samples: 2", "samples: 2, start: hidden") + SAMPLE, 3, "expected a list"),
+    "empty start": (START.replace("{dropout: 0.5}", "{}") + SAMPLE, 4, "a point of start is empty"),
+    "start is text": (START.replace("{dropout: 0.5}", "dropout") + SAMPLE, 4, "start is 'dropout'; expected"),
+    "long start": (START.replace("samples: 9", "samples: 2, group: 1") + SAMPLE, 3, "samples of at least 3"),
+    "start: type": (START.replace("0.5", "high") + SAMPLE, 4, "dropout is 'high'; expected a number"),
+    "start: setting": (START.replace("dropout:", "dropuot:") + SAMPLE, 4, "Did you mean 'dropout'?"),
+    "start: not sampled": (START.replace("dropout: 0.5", "hidden: 8") + SAMPLE, 4,
+        "start sets hidden, but sample does not"),
+    "start: outside": (START.replace("0.5", "0.6") + SAMPLE, 4,
+        "start sets dropout to 0.6, outside its range {'choice': [0.5, 0.1]} (line 6)"),
+    "start: together": (
+        START.replace("dropout: 0.5", "hidden: 20, heads: 8").replace("{val", "{encoder: gat, val")
+        + "sample: {hidden: {choice: [32, 20]}, heads: {choice: [4, 8]}, dropout: {choice: [0.1]}}", 4,
+        "hag-meta on debian: hidden is 20; expected a multiple of heads"),
+    "search key": (SEARCH.replace("samples", "sample"), 3, "Did you mean 'samples'?"),
+    "search lacks": (SEARCH.replace("samples: 2, ", ""), 3, "search has no samples"),
+    "no val_classes": (SEARCH.replace("6", "0") + SAMPLE, 3, "val_classes above 0"),
+    "empty sample": (SEARCH + "sample: {}", 4, "sample is empty"),
+    "range": (SEARCH + "sample:\n  dropout: {unifrom: [0, 1]}", 5, "Did you mean 'uniform'?"),
+    "two ranges": (SEARCH + "sample: {dropout: {uniform: [0, 0.5], choice: [0]}}", 4, "has 2 ranges"),
+    "no range": (SEARCH + "sample: {dropout: 0.5}", 4, "dropout is 0.5; expected a mapping"),
+    "low, high": (SEARCH + "sample: {dropout: {uniform: [0.5, 0.1]}}", 4, "dropout: uniform is [0.5, 0.1]"),
+    "low alone": (SEARCH + "sample: {dropout: {uniform: [0.5]}}", 4, "expected [low, high]"),
+    "log of 0": (SEARCH + "sample: {weight_decay: {loguniform: [0, 0.1]}}", 4, "expected low above 0"),
+    "high out of range": (SEARCH + "sample: {dropout: {uniform: [0, 1]}}", 4, "dropout is 1; expected"),
+    "fractional width": (SEARCH + "sample: {hidden: {uniform: [8, 16]}}", 4, "does not fit the type"),
+    "range of text": (SEARCH + "sample: {loss: {randint: [binary, categorical]}}", 4, "does not fit"),
+    "sampled and fixed": (SEARCH + "sample: {val_classes: {randint: [3, 6]}}", 4, "but line 2 also sets it"),
+    "nothing sampled": (SEARCH + "sample: {nla: {choice: [true]}}\ngrid: {method: [cec]}", 4, "to cec"),
+    "too few for half": (SEARCH.replace("6", "half, n_way: 7") + SAMPLE, 2, "half, but 12 novel-train"),
+    "sampled n": (SEARCH + "sample: {n_way: {randint: [1, 7]}}", 4, "n_way is 7, but only 6 classes"),
+    "sampled hidden": (
+        SEARCH.replace("{val", "{encoder: gat, val") + "sample: {hidden: {randint: [8, 16]}}",
+        4,
+        "hidden is 9; expected a multiple",
+    ),
+    "rehearsal": (DEBIAN + "fixed:\n  rehearsal: some", 3, "all, none or a whole number of at least 1"),
+    "no rehearsal": (DEBIAN + "fixed:\n  rehearsal: ~", 3, "rehearsal is None; expected all, none or a"),
+    "range of rehearsal": (SEARCH + "sample: {rehearsal: {randint: [1, 5]}}", 4, "does not fit"),
+    "unknown include": ("include:\n  - ablaton", 2, "Did you mean 'ablation'?"),
+    "included search": ("include: [hyperparameters]", 1, "is a search and cannot be included"),
+    "search includes": (SEARCH + SAMPLE + "\ninclude: [ablation]", 5, "cannot include"),
+    "includes itself": ("include: [mine.yaml]", 1, "mine.yaml includes itself"),
+    "too many": (DEBIAN + "grid:\n" + "".join(f"  {k}: {[*range(1, 11)]}\n" for k in (
+        "hidden", "embedding", "episodes", "patience", "heads", "validate_every")), 1, "at most 10,000"),
+    "too many runs": ("seeds: 10000\ndatasets: [debian]\ngrid: {k_shot: %s}" % [*range(1, 102)], 1, "runs"),
+    "deep": ("datasets: " + "[" * 900, 1, ""),
+    "deep too": ("datasets: " + "[" * 100 + "]" * 100, 1, "too deeply nested"),
+    "large": ("# " + "x" * 100_000, 1, "too large; expected at most 100,000 bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "message"), BAD.values(), ids=BAD)
+def test_bad_files_are_refused_with_their_line(write: Write, text: str, line: int, message: str) -> None:
+    file = write(text)
+    with pytest.raises(UserError, match=re.escape(f"{file}:{line}: ")) as caught:
+        space.read(file)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bomb_of_aliases_is_refused_at_once(write: Write) -> None:
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 19))
+    start = time.process_time()
+    for text in (f"a0: &a0 [x]\n{levels}", "datasets: &loop [*loop]", "&top {fixed: *top}"):
+        with pytest.raises(UserError, match="too deeply nested"):
+            space.read(write(text))
+    assert time.process_time() - start < 5  # of this process: the load of others does not count
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.yaml").mkdir()
+    for name, message in (
+        ("binary.yaml", "not UTF-8"),
+        ("folder.yaml", "Valid: FILE.yaml, ablation, attention, comparison"),
+        ("none.yaml", "no such file"),
+        ("x" * 5000 + ".yaml", "no such file"),
+        ("a\0b.yaml", "no such file"),
+    ):
+        with pytest.raises(UserError, match=message):
+            space.read(str(tmp_path / name))
+    with pytest.raises(UserError, match="Did you mean 'ablation'"):
+        space.read("ablatoin")
+
+
+def test_include_cycles_through_others_are_refused(write: Write) -> None:
+    write("include: [b.yaml, smoke]", "a.yaml")
+    write("include: [a.yaml]", "b.yaml")
+    with pytest.raises(UserError, match=r"b\.yaml:1: a\.yaml includes itself"):
+        space.read(write("include: [a.yaml]"))
+
+
+def test_what_is_included_twice_is_read_once(write: Write) -> None:
+    # Without that, 40 files that each include the next twice are a trillion.
+    for number in range(40):
+        write(f"include: [f{number + 1}.yaml, f{number + 1}.yaml]", f"f{number}.yaml")
+    write("datasets: [debian]", "f40.yaml")
+    assert len(space.read(write("include: [f0.yaml]")).configs) == 1
+
+
+def test_no_quick_version(write: Write) -> None:
+    with pytest.raises(UserError, match="no quick version"):
+        space.read(write("datasets: [debian]"), quick=True)
+
+
+# Mutated files.
+
+TOKENS = [*"[]{}:,-&*!|>'\"#%@?\n\t ", "&a ", "*a", "<<", "!!int ", "~", "1e9", ".nan", "-1", "0x", "---\n"]
+TOKENS += [
+    "2020-13-45",
+    "null",
+    "\0",
+    "é",
+    "\ud7ff",
+    "npz:",
+    "synthetic:",
+    "mat:~x",
+    "9" * 5000,
+    "\\U99999999",
+]
+VALUES: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    1e308,
+    float("nan"),
+    2**70,
+    "",
+    "gat",
+    "released",
+    "npz:~x/y",
+    [],
+    {},
+    [[]],
+]
+VALUES += [[1, 2, 3], {"uniform": [0, 1]}, {"choice": []}, "synthetic:nodes=9", {"dataset": "dblp"}, "dblp"]
+NAMES = [
+    "fixed",
+    "grid",
+    "cases",
+    "quick",
+    "include",
+    "n_way",
+    "classes",
+    "val_classes",
+    "sessions",
+    "encoder",
+]
+NAMES += ["one_at_a_time", "sample", "hidden", "dataset", "datasets", "search", "protocol", "zzz", "heads"]
+
+
+def mutated_text(text: str, rng: random.Random) -> str:
+    """Cut, copy, overwrite or insert somewhere, a few times."""
+    for _ in range(rng.randint(1, 4)):
+        start, length = rng.randrange(len(text) + 1), rng.randint(0, 12)
+        middle = rng.choice(
+            ["", rng.choice(TOKENS), text[start : start + length] * 2, chr(rng.randrange(0xD800))]
+        )
+        text = text[:start] + middle + text[start + rng.choice([0, length]) :]
+    return text
+
+
+def mutated_tree(tree: Any, rng: random.Random) -> Any:
+    """Walk down to somewhere and remove, rename or replace what is there."""
+    if not isinstance(tree, dict | list) or not tree or rng.random() < 0.15:
+        return rng.choice([*VALUES, [tree], {rng.choice(NAMES): tree}])
+    if isinstance(tree, list):
+        at = rng.randrange(len(tree))
+        changed = rng.choice([[], [tree[at], tree[at]], [mutated_tree(tree[at], rng)]])
+        return tree[:at] + changed + tree[at + 1 :]
+    key = rng.choice(list(tree))
+    others = {name: value for name, value in tree.items() if name != key}
+    changes: list[dict[Any, Any]] = [{}, {rng.choice(NAMES): tree[key]}, {key: mutated_tree(tree[key], rng)}]
+    changes += [{key: tree[key], rng.choice(NAMES): rng.choice(VALUES)}]
+    return others | rng.choice([*changes, changes[2], changes[2]])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(SMALLER), seed=st.integers(0, 2**32), structural=st.booleans())
+def test_mutated_files_give_a_space_or_one_line(
+    tmp_path: Path, name: str, seed: int, structural: bool
+) -> None:
+    rng, file = random.Random(seed), tmp_path / "mutated.yaml"
+    if structural:
+        tree = yaml.safe_load(SHIPPED[name])
+        for _ in range(rng.randint(1, 3)):
+            tree = mutated_tree(tree, rng)
+        text = yaml.safe_dump(tree, sort_keys=False)
+    else:
+        text = mutated_text(SHIPPED[name], rng)
+    file.write_bytes(text.encode())
+    try:
+        found = space.read(str(file), quick=rng.random() < 0.3)
+    except UserError as error:
+        assert "\n" not in str(error)
+        assert "mutated.yaml" in str(error)
+    else:
+        assert found.configs
+        assert found.seeds
+
+
+NOT_TUNED = {"fscil-calibration", "laplacian-shot", "pt-map", "klda", "loranpac", "gkeal"}
+TUNED_ON = {
+    "comparison_tuned": (*EMBEDDED, "foldoc"),
+    "followers_tuned": ("coauthor-cs", "amazon-computers"),
+}
+
+
+@pytest.mark.parametrize("name", TUNED_ON)
+def test_tuned_spaces_have_their_methods_on_every_graph_and_no_seed_of_the_search(name: str) -> None:
+    found = shipped(name)
+    tuned = [method for method in METHODS if method not in NOT_TUNED]
+    assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
+        itertools.product(TUNED_ON[name], tuned)
+    )
+    assert not set(found.seeds) & set(shipped("tune").seeds)
+
+
+@pytest.mark.parametrize("name", [*TUNED_ON, "preregistered_tuned"])
+def test_tuned_spaces_have_no_setting_without_effect(name: str) -> None:
+    for case in yaml.safe_load(SHIPPED[name])["cases"]:
+        chosen = resolve(RunConfig.of(case))
+        task = {key: case[key] for key in ("dataset", "method", "classes") if key in case}
+        defaults = resolve(RunConfig.of(task)).canonical()
+        for key in case.keys() - task.keys():
+            assert chosen.applies(key), (case["dataset"], case["method"], key)
+            assert chosen.canonical()[key] != defaults[key], (case["dataset"], case["method"], key)
+
+
+def test_larger_search_can_be_repeated() -> None:
+    older = Path(__file__).parents[3] / "docs/older/comparison_tuned_48.yaml"
+    found = space.read(str(older))
+    assert Counter(config.dataset for config in found.configs) == dict.fromkeys(EMBEDDED, 16)
+    assert found.seeds == shipped("comparison_tuned").seeds
+
+
+FRESH = ("bible", "boost", "kanji")
+
+
+def test_the_preregistered_comparison_has_every_method_on_every_graph_and_seeds_of_its_own() -> None:
+    found = shipped("preregistered")
+    graphs = list(dict.fromkeys(config.dataset for config in found.configs))
+    assert len(graphs) == 10 and set(FRESH) < set(graphs) and {*EMBEDDED, "foldoc"} < set(graphs)
+    assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
+        itertools.product(graphs, METHODS)
+    )
+    for config in found.configs:  # on one graph, some methods could not run by default
+        classes = (3, 0, 4) if config.dataset == "cora-ml" else None
+        assert config == RunConfig.of(dataset=config.dataset, method=config.method, classes=classes)
+    for name in set(SHIPPED) - {"preregistered", "preregistered_tuned"}:
+        other = space_file.read(space.FOLDER / f"{name}.yaml", quick=False)
+        assert not set(other.seeds) & set(found.seeds) and not set(other.datasets) & set(FRESH)
+    assert fresh_seeds((97, 98, 99)) == found.seeds  # those of the search in docs/results/preregistration.md
+
+
+def test_the_tuned_comparison_has_the_same_graphs_and_seeds_and_our_method_with_its_defaults() -> None:
+    found, plain = shipped("preregistered_tuned"), shipped("preregistered")
+    assert found.seeds == plain.seeds
+    graphs = set(settings_of(plain, "dataset", "classes"))
+    methods = set(settings_of(found, "method"))
+    assert len(methods) == 12 and len(found.configs) == len(graphs) * len(methods)
+    assert set(settings_of(found, "dataset", "classes")) == graphs
+    ours = [config for config in found.configs if config.method == "posterior-means"]
+    assert set(ours) < set(plain.configs)

@@ -1,0 +1,187 @@
+"""The table at the end of a study: what it shows, and that it fits the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hagmeta.config.run_config import RunConfig
+from study.terminal.display import study_table
+from tests.analysis.conftest import about, figures
+
+
+def record(seed: int, oracle: bool = False, **settings: Any) -> dict[str, Any]:
+    about_it = about(RunConfig.of(**settings)) | {"traits": {}, "given": []}
+    return {**about_it, **figures([0.5, 0.25]), "seed": seed, "oracle": oracle}
+
+
+def shown(records: list[dict[str, Any]], width: int = 120) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(study_table(records, width))
+    return capture.get().splitlines()
+
+
+def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
+    methods = ("hag-meta", "frozen", "er-gnn")
+    records = [record(seed, method=method) for method in methods for seed in (0, 1)]
+    lines = shown([*records, record(0, oracle=True, method="joint")])
+    assert lines[1].split() == ["method", "seeds", "first", "last", "average", "PD"]
+    assert sum("joint (oracle)" in line for line in lines) == 1
+    assert sum("oracle" in line for line in lines) == 1
+
+
+def test_smoothed_answers_are_marked_next_to_their_method() -> None:
+    lines = shown([record(0, method="frozen"), record(0, method="gpn", smoothing=0.5)])
+    assert sum("gpn, smoothed" in line for line in lines) == sum("smoothed" in line for line in lines) == 1
+    lines = shown([record(0, method="frozen", prior="equal"), record(0, method="gpn", prior="estimated")])
+    assert sum("gpn, re-weighted" in line for line in lines) == 1 == sum("weighted" in line for line in lines)
+
+
+def test_a_setting_that_varies_is_shown_for_the_methods_that_have_it() -> None:
+    lines = shown([record(0, method="er-gnn", memory=m) for m in (5, 10)] + [record(0, method="frozen")])
+    assert lines[1].split()[:2] == ["method", "memory"]
+    assert [line.split()[:2] for line in lines if "er-gnn" in line] == [["er-gnn", "5"], ["er-gnn", "10"]]
+
+
+def test_settings_that_only_follow_from_the_method_or_the_task_are_left_out() -> None:
+    tuned = [("hag-meta", 0.01), ("cec", 0.02)]
+    lines = shown(
+        [
+            record(0, method=method, learning_rate=rate, protocol=protocol, query_shot=queries)
+            for method, rate in tuned
+            for protocol, queries in (("strict", 5), ("released", 20))
+        ]
+    )
+    assert lines[1].split() == ["method", "protocol", "seeds", "first", "last", "average", "PD"]
+
+
+def test_methods_tuned_for_each_dataset_are_named_by_method_and_dataset_alone() -> None:
+    records = [
+        record(0, method=method, dataset=dataset, learning_rate=rate)
+        for method, dataset, rate in (
+            ("cec", "debian", 0.1),
+            ("cec", "wordnet", 0.2),
+            ("gpn", "debian", 0.3),
+            ("gpn", "wordnet", 0.4),
+        )
+    ]
+    assert shown(records)[1].split() == ["dataset", "method", "seeds", "first", "last", "average", "PD"]
+
+
+def test_training_queries_that_were_given_tell_rows_apart_where_the_protocol_differs_too() -> None:
+    records = [
+        {**record(0, protocol=protocol, query_shot=queries), "given": given}
+        for protocol, queries, given in (
+            ("strict", 5, []),
+            ("strict", 9, ["query_shot"]),
+            ("released", 20, []),
+        )
+    ]
+    rows = [line.split()[:2] for line in shown(records) if "50.0" in line]
+    assert sorted(rows) == [["released", "20"], ["strict", "5"], ["strict", "9"]]
+
+
+def test_a_narrow_terminal_shows_fewer_measures_and_breaks_no_number() -> None:
+    records = [
+        record(seed, hidden=hidden, learning_rate=rate, finetune_steps=steps)
+        for hidden, rate, steps in ((16, 0.001, 10), (16, 0.001, 20), (32, 0.002, 20))
+        for seed in (0, 1, 2)
+    ]
+    for width, measures in ((120, ["average", "PD"]), (80, ["average"]), (48, [])):
+        lines = shown(records, width)
+        head = next(line for line in lines if "seeds" in line)
+        assert head.split()[-1] == (["last", *measures])[-1]
+        assert sum("50.0 ± 0.0  25.0 ± 0.0" in line for line in lines) == 3
+
+
+def test_an_interval_is_shown_from_three_seeds_on() -> None:
+    accuracies = [0.1, 0.28, 0.2]
+    records = [record(seed) | {"macro_accuracy": [1.0, last]} for seed, last in enumerate(accuracies)]
+    assert any(" 2  100.0  19.0  " in line for line in shown(records[:2]))  # not 19.0 ± 114.4
+    assert any(" 3  100.0 ± 0.0  19.3 ± 22.4 " in line for line in shown(records))
+
+
+FOLDER = "npz:/home/someone/projects/graph-learning/incremental/datasets/debian-subsets/2026"
+FILES = ("packages-of-the-largest-sections.npz", "packages-of-the-middle-sections.npz", "small.npz")
+VARIED: dict[str, Any] = {
+    "hidden": 48,
+    "embedding": 24,
+    "dropout": 0.2,
+    "learning_rate": 0.02,
+    "weight_decay": 0.001,
+    "finetune_steps": 4,
+    "pretrain_on": "known",
+    "logit_adjustment": 1.0,
+}
+
+
+def wide_study(seeds: int) -> list[dict[str, Any]]:
+    """Three datasets in a deep folder, and eight settings that vary one at a time."""
+    task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
+    configs = [{}, *({key: value} for key, value in VARIED.items())]
+    return [
+        record(seed, dataset=f"{FOLDER}/{file}", **task, **config)
+        for file in FILES
+        for config in configs
+        for seed in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_many_settings_and_long_paths_fit_the_terminal(width: int, seeds: int) -> None:
+    lines = shown(wide_study(seeds), width)
+    assert max(map(len, lines)) <= width
+    head = lines[1].split()
+    words = {"dataset", "config", "seeds", "first", "last", "average", "PD"}
+    assert {"config", "seeds", "first", "last"} <= set(head) <= words  # no header is broken
+    assert sum(" 50.0" in line for line in lines) == 27  # one line per configuration
+    text = "\n".join(lines)
+    assert FOLDER not in text and all(file in text for file in FILES)
+    for key, value in VARIED.items():
+        assert f"{key} {value:g}" in text if isinstance(value, float) else f"{key} {value}" in text
+
+
+def test_numbered_configurations_are_listed_with_what_sets_them_apart() -> None:
+    lines = [line.strip() for line in shown(wide_study(1), 80)]
+    start = lines.index("config  differs from the common values in")
+    assert lines[start + 1] == "1  nothing"
+    listed = {line.split("  ")[1] for line in lines[start + 2 : start + 10]}
+    assert {"hidden 48", "dropout 0.2", "pretrain_on known", "logit_adjustment 1"} <= listed
+    common = " ".join(lines[start + 10 : start + 12])
+    assert common.startswith("common values: ") and "hidden 32" in common and "dropout 0.5" in common
+
+
+def test_files_of_the_same_name_keep_the_folder_that_tells_them_apart() -> None:
+    task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
+    lines = shown([record(0, dataset=f"npz:/data/{year}/graph.npz", **task) for year in (2025, 2026)])
+    assert [line.split()[0] for line in lines if " 50.0" in line] == ["2025/graph.npz", "2026/graph.npz"]
+
+
+def test_the_legend_explains_only_what_is_shown() -> None:
+    one, three = ("\n".join(shown([record(seed) for seed in range(count)])) for count in (1, 3))
+    assert "one seed per configuration" in one and "interval" not in one
+    assert "mean over seeds ± 95 % interval" in three
+
+
+def test_settings_that_do_not_apply_to_a_method_make_no_numbers() -> None:
+    varied: dict[str, list[Any]] = {
+        "pretrain_on": ["base", "known"],
+        "weight_decay": [0.0005, 0.001],
+        "logit_adjustment": [0.0, 1.0],
+        "learning_rate": [0.005, 0.02],
+        "memory": [5, 10],  # of er-gnn alone
+    }
+    records = [
+        record(0, method=method, **{key: value})
+        for method in ("er-gnn", "cec")
+        for key, values in varied.items()
+        for value in values
+    ]
+    lines = [line.strip() for line in shown(records, 60)]
+    assert sum(line.endswith("  nothing") for line in lines) == 1
+    rows = [tuple(line.split()[:2]) for line in lines if line.startswith(("er-gnn", "cec"))]
+    assert len(set(rows)) == len(rows) == len({each["config_hash"] for each in records})

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from rich.console import Console
+
+from hagmeta.config.run_config import RunConfig
+from study.planning.cost import trial_seconds
+from study.planning.packing import Packing
+from study.planning.plan import Trial, make_plan
+from study.terminal import progress as module
+from study.terminal.progress import StudyProgress
+
+LONG, SHORT = RunConfig.of(episodes=1000), RunConfig.of(gpil=False)
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+
+
+def in_time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def progress_of(trials: Sequence[Trial], done_before: int = 0) -> tuple[StudyProgress, io.StringIO]:
+    output = io.StringIO()
+    return StudyProgress(Console(file=output, width=80), trials, done_before), output
+
+
+def test_the_time_left_rests_on_what_trials_of_the_kind_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    plan = make_plan([LONG, SHORT], range(2), set(), Packing(seeds=1))
+    long, short = plan.trials[0], plan.trials[2]
+    progress, output = progress_of(plan.trials)
+    progress.started("a", long)
+    clock.now = 100
+    assert "left" not in progress.text()  # nothing was measured yet
+    progress.finished("a", [0.5])
+    cheaper = trial_seconds(short) / trial_seconds(long)
+    assert cheaper < 0.5
+    assert progress.text().endswith(f"about {in_time(100 + 200 * cheaper)} left (0:01:40)")
+    assert (
+        "1/4 runs, 0 running, mean macro accuracy in the last session 50.0 %, about 0:0" in output.getvalue()
+    )
+    progress.started("b", long)
+    clock.now = 160
+    assert f"about {in_time(40 + 200 * cheaper)} left" in progress.text()
+    clock.now = 300  # longer than foreseen
+    assert f"about {in_time(200 * cheaper)} left" in progress.text()
+
+
+def test_trials_of_a_kind_that_was_not_measured_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Methods differ in what they need: a guess from another one was a hundred times too much.
+    clock = Clock(monkeypatch)
+    closed, learning = (RunConfig.of(method=method) for method in ("sgc-ncm", "meta-gnn"))
+    plan = make_plan([closed, learning], range(3), set(), Packing(seeds=1))
+    progress, _ = progress_of(plan.trials)
+    progress.started("a", plan.trials[0])
+    clock.now = 20
+    progress.finished("a", [0.5])
+    progress.started("b", plan.trials[3])
+    assert ", at least 0:00:40 left" in progress.text()
+    clock.now = 25
+    progress.finished("b", [0.5])
+    assert ", about 0:00:50 left" in progress.text()
+
+
+def test_a_first_trial_that_warms_up_does_not_spoil_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    plan = make_plan([LONG], range(8), set(), Packing(seeds=1))
+    progress, _ = progress_of(plan.trials)
+    for number, seconds in enumerate((100, 10, 10)):
+        progress.started(str(number), plan.trials[number])
+        clock.now += seconds
+        progress.finished(str(number), [0.5])
+    assert "about 0:00:50 left" in progress.text()
+
+
+def test_trials_side_by_side_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    plan = make_plan([LONG], range(9), set(), Packing(seeds=1))
+    progress, _ = progress_of(plan.trials)
+    for number in range(4):
+        progress.started(str(number), plan.trials[number])
+    clock.now = 100
+    for number in range(4):
+        progress.finished(str(number), [0.5])
+    assert "about 0:02:05 left" in progress.text()
+    for number in range(4, 8):
+        progress.finished_before(plan.trials[number])
+    assert "about 0:01:40 left" in progress.text()  # the last one does not get faster by idle lanes
+
+
+def test_samples_that_were_there_alone_say_nothing_of_the_time_left() -> None:
+    trials = [Trial.of(LONG, (0, 1))] * 3
+    progress, output = progress_of(trials)
+    progress.found(0.5)
+    progress.finished_before(trials[0])
+    assert output.getvalue().startswith(
+        "2/6 runs, 0 running, mean macro accuracy in the last session 50.0 % (0:00:00)"
+    )
+
+
+def test_a_running_trial_is_named_by_the_settings_that_vary() -> None:
+    plan = make_plan(
+        [RunConfig.of(nla=nla, hidden=16) for nla in (False, True)], range(3), set(), Packing(seeds=3)
+    )
+    output = io.StringIO()
+    console = Console(file=output, width=120, force_terminal=True, no_color=True)
+    with StudyProgress(console, plan.trials, 0) as progress:
+        for trial in plan.trials:
+            progress.started(trial.name, trial)
+        progress.started("sample", plan.trials[0], {"hidden": 32, "dropout": 0.123456})
+    for name in ("nla off", "nla on", "hidden 32, dropout 0.123"):
+        assert f"hag-meta on debian, {name}, seeds 0-2" in output.getvalue()
+
+
+def test_the_panel_fits_a_narrow_terminal() -> None:
+    task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
+    folder = "npz:/home/someone/projects/graph-learning/incremental/datasets/2026"
+    names = ("packages-of-the-largest-sections.npz", "packages-of-the-middle-sections.npz")
+    configs = [RunConfig.of(dataset=f"{folder}/{name}", hidden=16, **task) for name in names]
+    plan = make_plan(configs, range(3), set(), Packing(seeds=3))
+    output = io.StringIO()
+    console = Console(file=output, width=80, force_terminal=True, no_color=True, color_system=None)
+    with StudyProgress(console, plan.trials, 0) as progress:
+        for trial in plan.trials:
+            progress.started(trial.name, trial)
+            progress.goes_on(trial.name, "meta-train", 1000, 2000, {"meta-train/val": 0.5})
+    lines = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", output.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in names:
+        line = next(number for number, text in enumerate(lines) if f"{name}, seeds 0-2" in text)
+        assert lines[line + 1].startswith("    meta-train 1000/2000, 50.0 %, 0:00:0")
+
+
+def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:
+    trials = tuple(Trial.of(LONG, (seed, seed + 1)) for seed in range(0, 8, 2))
+    progress, output = progress_of(trials, done_before=2)
+    for number, trial in enumerate(trials):
+        progress.started(str(number), trial)
+    assert progress.running == 8
+    progress.stopped("0")
+    assert progress.running == 6
+    progress.started("0", trials[0])
+    progress.finished("0", [0.5, 0.7])
+    progress.finished("0")
+    progress.finished_before(trials[1])  # found in the store after all
+    progress.stopped("1")
+    progress.has_failed("2", trials[2])
+    assert (progress.done, progress.running, progress.failed) == (4, 2, 2)
+    progress.stopped("never started")
+    assert (
+        "6/10 runs, 2 running, 2 failed, mean macro accuracy in the last session 60.0 %" in output.getvalue()
+    )
