@@ -126,6 +126,9 @@ def run_members(members: Sequence[Member], dataset: Dataset, options: RunOptions
 def _run(members: Sequence[Member], dataset: Dataset, options: RunOptions) -> list[RunOutput]:
     forget_peaks(options.device)
     clock = Clock(len(members), options.device)
+    if options.checkpoints:
+        clock.add(options.checkpoints.spent_before)
+        options.checkpoints.spent = clock.so_far
     with stream_of(options.device):
         with clock("prepare"):
             context = prepare_members(members, dataset, options)
@@ -241,9 +244,6 @@ def train_and_evaluate(
     """
     clock = clock or Clock(pack.size, context.runtime.device)
     checkpoints = context.runtime.options.checkpoints
-    if checkpoints:
-        clock.add(checkpoints.spent_before)
-        checkpoints.spent = clock.so_far
     before = checkpoints.reached("sessions") if checkpoints else None
     with clock("gpil"):
         trained = trained_before(context, pack, before["trained"]) if before else meta_train(context, pack)

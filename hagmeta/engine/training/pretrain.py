@@ -19,6 +19,7 @@ from hagmeta.common.errors import Diverged, UserError
 from hagmeta.common.files.files import written_whole
 from hagmeta.config.settings import PhaseSettings, PretrainSettings
 from hagmeta.engine.cache import Cache
+from hagmeta.engine.checkpoints import State
 from hagmeta.engine.context import Context
 from hagmeta.engine.training.divergence import check_losses, check_parameters
 from hagmeta.layers.encoders.registry import ENCODERS, EncoderSettings, make_encoder
@@ -142,7 +143,26 @@ def _train(context: Context, members: Sequence[int], pack: Pack, capture: Captur
         result: Tensor = pack.run("accuracy", (graph,), view, target, val)
         return result
 
-    for epoch in range(settings.pretrain_epochs):
+    checkpoints, first = context.runtime.options.checkpoints, 0
+    if checkpoints and (checkpoints.reached("meta-train") or checkpoints.reached("sessions")):
+        checkpoints = None  # it has a later state, which must not be lost if the cache lacks the encoder
+    before = checkpoints.reached("pre-train") if checkpoints else None
+    if before and before["members"] == list(members):
+        first = before["epochs"]
+        pack.restore(before["parameters"])
+        steps.restore(before["steps"])
+        stopping.load(before["stopping"])
+
+    def state() -> State:
+        return {
+            "members": list(members),
+            "epochs": epoch + 1,
+            "parameters": pack.snapshot(),
+            "steps": steps.state(),
+            "stopping": stopping.state(),
+        }
+
+    for epoch in range(first, settings.pretrain_epochs):
         steps.take("loss", (graph,), (view, target, train), (fold(key, epoch),))
         if (epoch + 1) % EVALUATE_EVERY == 0 or epoch + 1 == settings.pretrain_epochs:
             accuracy = capture.run("accuracy", accuracies, ()).cpu().numpy()
@@ -152,6 +172,8 @@ def _train(context: Context, members: Sequence[int], pack: Pack, capture: Captur
             context.runtime.options.progress("pre-train", epoch + 1, settings.pretrain_epochs, values)
             if stopping.finished:
                 break
+            if checkpoints and epoch + 1 < settings.pretrain_epochs:
+                checkpoints.keep("pre-train", f"epoch {epoch + 1} of pre-training", state)
     stopping.restore_best()
 
 

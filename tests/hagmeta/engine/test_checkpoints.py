@@ -70,7 +70,7 @@ def test_a_run_cut_off_at_every_moment_ends_as_if_it_never_was(
     tiny_graph: Dataset, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(module, "COST_SHARE", np.inf)
-    config = resolve(tiny(episodes=EPISODES, **case))
+    config = resolve(tiny(episodes=EPISODES, pretrain_epochs=15, **case))
     moments = []
     while True:
         checkpoints = KeptAlways(tmp_path, "pack", {}, least_seconds=0)
@@ -80,6 +80,7 @@ def test_a_run_cut_off_at_every_moment_ends_as_if_it_never_was(
         except CutOff as moment:
             moments.append(str(moment))
     assert moments[-1] == f"session {config.sessions - 1}" and len(set(moments)) == len(moments)
+    assert config.method != "hag-meta" or moments[0] == "epoch 10 of pre-training"
     assert ended == told(config, tiny_graph)
 
 
