@@ -102,7 +102,7 @@ def trainable(spec):
     if made:
         tune.report({{"phase": "meta-train", "step": 1, "steps": 2, "meta-train/val": 0.5}})
         records = json.dumps([record | {{"seed": spec["members"][0][1]}}])
-        tune.report({{"accuracy": 0.5, "records": records, "note": "", "snapshot": None}})
+        tune.report({{"accuracy": 0.5, "records": records, "diverged": "[]", "note": "", "snapshot": None}})
     else:
         tune.report({{"accuracy": 0.0}})
 
