@@ -31,10 +31,11 @@ ROOMS = (  # of hagmeta, from the top down; those in one row know nothing of eac
 # Of study, from the top down. They import no file outside them, except that a search runs its own samples.
 STUDY = ("search", "running", "space", "terminal", "planning", "store")
 STUDY_TOP = {"search": {"execution", "options"}}
+NOT_INSTALLED = {"tools", "tests"}  # no wheel has them
 STRANGERS = {  # what a package must not know of the world outside
-    "hagmeta": {"ray", "pandas", "matplotlib", "seaborn", "optuna"},
-    "analysis": {"ray", "torch", "torch_geometric"},
-    "study": {"matplotlib", "seaborn"},
+    "hagmeta": {"ray", "pandas", "matplotlib", "seaborn", "optuna", *NOT_INSTALLED},
+    "analysis": {"ray", "torch", "torch_geometric", *NOT_INSTALLED},
+    "study": {"matplotlib", "seaborn", *NOT_INSTALLED},
 }
 ROOMS_STRANGERS = {"scenarios": {"torch"}, "common": {"torch"}}
 NEVER = {("methods", "scenarios"), ("layers", "scenarios"), ("sparse", "scenarios"), ("packs", "datasets")}

@@ -19,8 +19,8 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats.word_features import presence
 from tools.datasets import building, package
-from tools.datasets.word_features import presence
 
 HEADERS = "usr/include/boost"
 LEFT_OUT = ("detail",)  # internals that many libraries share

@@ -19,8 +19,8 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import Dataset, make_dataset
+from hagmeta.datasets.formats.word_features import presence
 from tools.datasets.building import Edge, best_connected, words, write
-from tools.datasets.word_features import presence
 
 MIN_PACKAGES_PER_SECTION = 100
 MAX_PACKAGES_PER_SECTION = 500

@@ -20,8 +20,8 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats.word_features import presence
 from tools.datasets import building, package
-from tools.datasets.word_features import presence
 
 DICTIONARY = ("usr/share/dictd/foldoc.dict.dz", "usr/share/dictd/foldoc.index")
 LEFT_OUT = ("tlas",)  # a list of three-letter acronyms of all subjects

@@ -20,8 +20,8 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats.word_features import presence
 from tools.datasets import building, package
-from tools.datasets.word_features import presence
 
 DATABASE = "usr/share/metamath/databases/set.mm"
 # Mathboxes have sections named after people; guides have examples and conventions of all subjects.

@@ -18,8 +18,8 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats.word_features import presence
 from tools.datasets import building, package
-from tools.datasets.word_features import presence
 
 DATABASES = tuple(f"usr/share/wordnet/data.{part}" for part in ("noun", "verb", "adj", "adv"))
 MAX_SYNSETS_PER_FILE = 800

@@ -21,8 +21,8 @@ from hagmeta.datasets.clean import sorted_unique
 from hagmeta.datasets.features import LARGEST, Features
 from hagmeta.datasets.formats.arrays import GraphArrays, clean_graph
 from hagmeta.datasets.formats.table_file import TableFile, shown
+from hagmeta.datasets.formats.word_features import frequent, presence
 from hagmeta.datasets.labels import is_no_label
-from tools.datasets.word_features import frequent, presence
 
 NODES_PER_WORD = 3  # rarer words identify nodes, not classes
 
