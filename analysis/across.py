@@ -12,25 +12,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.claims import MOMENTS, Claims, claims
-from analysis.configs import REVISION
-from analysis.designs import Factorial, factorials
-from analysis.frame import Panel, Results
+from analysis.comparisons import Analysis
+from analysis.designs.datasets import common_labels, oracles_of
+from analysis.designs.factorials import MOMENTS, Factorial
+from analysis.frame import Panel
 from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
 from analysis.labels import transductive_words
 from analysis.statistics import estimate, ranks_of
 from analysis.table import Cell, Table
 from analysis.tables import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of
-from analysis.words import a_look, are, datasets_words, some
+from analysis.words import a_look
 
 AGREEMENT = (
     "The last column lists the verdicts of each dataset's own table. Datasets that it does not name are "
     "undecided or not tested. The agreement of datasets is counted, not tested."
 )
-# Each dataset has its own values of these.
-OF_THE_DATASET = ("dataset", "classes", "drop_small", "n_way", "k_shot", "sessions", "val_classes", REVISION)
 OPEN = ("undecided on all", "not tested", "undecided or not tested")  # if no dataset has a verdict
-SOME = "decided on some datasets only"
 METHOD, EFFECT = ("ahead", "behind"), ("positive", "negative")  # words for a difference above and below zero
 
 
@@ -75,22 +72,9 @@ class Across:
         return undecided if self.everywhere(UNDECIDED) else untested if self.everywhere(TOO_FEW) else both
 
 
-def by_dataset(results: Results) -> dict[str, Panel]:
-    """Return the panel of each dataset that has exactly one panel without leaks.
-
-    Return none if fewer than two datasets have one, or if they have different tasks.
-    """
-    panels = [panel for panel in results.panels() if not panel.leaks and len(panel.labels) > 1]
-    names = [panel.dataset for panel in panels]
-    found = {name: panel for name, panel in zip(names, panels, strict=True) if names.count(name) == 1}
-    alike = [key for key in results.keys if key in results.scopes.both and key not in OF_THE_DATASET]
-    everyone = pd.concat([panel.runs[alike] for panel in found.values()]) if found else pd.DataFrame()
-    one_task = not (everyone.nunique() > 1).any()
-    return found if len(found) > 1 and one_task else {}
-
-
-def compared_methods(panels: Mapping[str, Panel], told: Claims) -> list[Across]:
+def compared_methods(analysis: Analysis) -> list[Across]:
     """Return each configuration that all datasets have minus the reference, at the last session."""
+    panels, told = analysis.by_dataset, analysis.comparisons
     common = common_labels(panels)
     same = {panel.reference for panel in panels.values()}
     if len(same) > 1 or not all("method" in panel.varied() for panel in panels.values()):
@@ -99,11 +83,12 @@ def compared_methods(panels: Mapping[str, Panel], told: Claims) -> list[Across]:
     return [Across(label, {name: tests[name][label] for name in panels}) for label in common[1:]]
 
 
-def compared_effects(panels: Mapping[str, Panel], told: Claims, moment: str) -> dict[str, list[Across]]:
+def compared_effects(analysis: Analysis, moment: str) -> dict[str, list[Across]]:
     """Return the main effects of each ablation that all datasets have, by the ablation's name."""
+    panels, told = analysis.by_dataset, analysis.comparisons
     found: dict[str, dict[str, Factorial]] = {}
     for dataset, panel in panels.items():
-        for factorial in factorials(panel):
+        for factorial in analysis.factorials(panel):
             found.setdefault(factorial.name, {})[dataset] = factorial
     compared = {}
     for name, there in found.items():
@@ -115,49 +100,20 @@ def compared_effects(panels: Mapping[str, Panel], told: Claims, moment: str) -> 
     return compared
 
 
-def across_tables(results: Results) -> Iterator[Table]:
+def across_tables(analysis: Analysis) -> Iterator[Table]:
     """Yield a table of methods with their ranks, and tables of effects, with a column per dataset."""
-    panels, told = by_dataset(results), claims(results)
+    panels = analysis.by_dataset
     if not panels:
         return
-    if methods := compared_methods(panels, told):
-        yield _methods_table(panels, methods, told)
+    if methods := compared_methods(analysis):
+        yield _methods_table(analysis, methods)
     for moment in MOMENTS:
-        for name, effects in compared_effects(panels, told, moment).items():
+        for name, effects in compared_effects(analysis, moment).items():
             yield _effects_table(panels, name, moment, effects)
 
 
-def across_words(results: Results) -> Iterator[str]:
-    """Yield findings such as "On debian and wordnet at the last session: GPIL is positive on all."."""
-    panels, told = by_dataset(results), claims(results)
-    if not panels:
-        return
-    there = datasets_words(list(panels))
-    if methods := compared_methods(panels, told):
-        reference = common_labels(panels)[0]
-        oracles = oracles_of(panels)
-        rivals = sorted((each for each in methods if each.name not in oracles), key=lambda each: -each.mean)
-        if rivals:
-            yield f"On {there}, compared with {reference} at the last session: {_sorted_words(rivals)}"
-    for moment, when in MOMENTS.items():
-        for name, effects in compared_effects(panels, told, moment).items():
-            which = f", {name}" if name else ""
-            yield f"On {there}, effects at {when}{which}: {_sorted_words(effects)}"
-
-
-def _sorted_words(compared: list[Across]) -> str:
-    """Return "GPIL is positive on all. NLA and TLA are equivalent on all."."""
-    groups: dict[str, list[str]] = {}
-    for each in compared:
-        whole = [f"{word} on all" for word, there in each.verdicts.items() if len(there) == len(each.found)]
-        words = whole[0] if whole else SOME if each.verdicts else each.open
-        groups.setdefault(words, []).append(each.name)
-    signs = (*compared[0].signs, "equivalent")
-    order = [*(f"{sign} on all" for sign in signs), SOME, *OPEN]
-    return " ".join(f"{some(groups[w])} {are(groups[w])} {w}." for w in order if w in groups)
-
-
-def _methods_table(panels: Mapping[str, Panel], compared: list[Across], told: Claims) -> Table:
+def _methods_table(analysis: Analysis, compared: list[Across]) -> Table:
+    panels, told = analysis.by_dataset, analysis.comparisons
     common = common_labels(panels)
     verdicts = {each.name: each.verdict for each in compared}
     oracles = oracles_of(panels)
@@ -224,14 +180,3 @@ def _effects_table(panels: Mapping[str, Panel], name: str, moment: str, effects:
             ]
         ),
     )
-
-
-def oracles_of(panels: Mapping[str, Panel]) -> set[str]:
-    """Return the configurations that are oracles on any dataset."""
-    return set.union(*(panel.oracles for panel in panels.values()))
-
-
-def common_labels(panels: Mapping[str, Panel]) -> list[str]:
-    """Return the configurations that all `panels` have, in the order of the first panel."""
-    shared = set.intersection(*(set(panel.labels) for panel in panels.values()))
-    return [label for label in next(iter(panels.values())).labels if label in shared]

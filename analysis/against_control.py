@@ -6,20 +6,19 @@ report. Fewer than six datasets give no test, because no exact test over them re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
-from analysis.frame import Results
+from analysis.comparisons import Analysis
 from analysis.inference import AHEAD, BEHIND, DIGITS, holm
 from analysis.labels import transductive_words
-from analysis.over_datasets import OverDatasets, over_datasets
+from analysis.over_datasets import OverDatasets
 from analysis.statistics import Estimate, estimate
 from analysis.table import Cell, Table
-from analysis.words import are, p_value, some
+from analysis.words import p_value
 
 FEWEST_FOR_TESTS = 6
 SIGNIFICANT = 0.05  # not part of the report's error budget, because it is about graphs and not about seeds
@@ -75,32 +74,15 @@ def smallest_p(datasets: int, methods: int) -> float:
     return min(1.0, methods * 2.0 ** (1 - datasets))
 
 
-def why_no_tests(results: Results) -> str:
+def why_no_tests(analysis: Analysis) -> str:
     """Return why a ranking over datasets has no paired tests; an empty string if it has them."""
-    found = over_datasets(results)
+    found = analysis.over_datasets
     if found is None or len(found.scores) >= FEWEST_FOR_TESTS:
         return ""
     return (
         f"no paired tests: they need {FEWEST_FOR_TESTS} datasets, and there are {len(found.scores)}; "
         "with fewer, no exact test reaches 5 %"
     )
-
-
-def control_words(results: Results) -> Iterator[str]:
-    """Yield which methods the paired tests find ahead of the control and behind it."""
-    found = over_datasets(results)
-    tests = paired_tests(found) if found else []
-    if found is None or not tests:
-        return
-    told = [
-        f"{some(names)} {are(names)} {verdict}."
-        for verdict in (AHEAD, BEHIND, OPEN)
-        if (names := [each.method for each in tests if each.verdict == verdict])
-    ]
-    yield (
-        f"Over {len(found.scores)} datasets, paired tests compare each method with {found.methods[0]}. "
-        f"{' '.join(told)} {limit_words(found)}"
-    ).strip()
 
 
 def limit_words(found: OverDatasets) -> str:
@@ -115,9 +97,9 @@ def limit_words(found: OverDatasets) -> str:
     )
 
 
-def control_table(results: Results) -> Table | None:
+def control_table(analysis: Analysis) -> Table | None:
     """Return the paired tests over datasets, or None if there are too few datasets."""
-    found = over_datasets(results)
+    found = analysis.over_datasets
     tests = paired_tests(found) if found else []
     if found is None or not tests:
         return None

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from analysis.claims import Claims
+from analysis.comparisons import Comparisons
 from analysis.frame import Panel
 from analysis.inference import AHEAD, BEHIND
 from analysis.words import listed, points
 
 
-def oracle_words(panel: Panel, told: Claims) -> dict[str, str]:
+def oracle_words(panel: Panel, told: Comparisons) -> dict[str, str]:
     """Return, for each oracle, whether it is an upper bound of the others at the last session."""
     return {oracle: _bound_words(panel, told, oracle) for oracle in sorted(panel.oracles)}
 
 
-def exceeded(panel: Panel, told: Claims) -> list[str]:
+def exceeded(panel: Panel, told: Comparisons) -> list[str]:
     """Return the oracles that another configuration is ahead of."""
     rivals = {oracle: told.against(panel, oracle).values() for oracle in sorted(panel.oracles)}
     return [name for name, found in rivals.items() if any(each.verdict == AHEAD for each in found)]
 
 
-def _bound_words(panel: Panel, told: Claims, oracle: str) -> str:
+def _bound_words(panel: Panel, told: Comparisons, oracle: str) -> str:
     given = f"{oracle} sees labels that the others never see."
     rivals = {
         label: each for label, each in told.against(panel, oracle).items() if label not in panel.oracles

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,10 @@ import pandas as pd
 
 from analysis.archives import CURVES
 from analysis.comparable import Refusal, matching, refusal_of, why_not
+from analysis.comparisons import Analysis
 from analysis.cost import charged
 from analysis.frame import Gathered, Panel, Results, gather, results_of
-from analysis.inference import AHEAD, MARGIN, Difference, Family, families
+from analysis.inference import AHEAD, MARGIN, Difference
 from analysis.labels import compares_methods, named_by_method
 from analysis.references import DEFAULTS, References, as_results, read_references
 from analysis.statistics import adjusted_means, ranks_of
@@ -22,7 +23,6 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.records.records import OpenRecord
 
 YOURS = " (yours)"  # after the name of a method that the references also have
-QUESTION = "your method minus each reference at the last session"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,18 +83,26 @@ class Standing:
 class Placed:
     """Results among the references."""
 
-    results: Results  # the user's runs first, then the references
-    standings: list[Standing]
-    tests: Family
-    asymmetry: float
+    analysis: Analysis  # the user's runs first, then the references
     kind: str
     references: References
     refusals: list[Refusal] = field(default_factory=list)
 
     @property
-    def labels(self) -> list[str]:
+    def labels(self) -> tuple[str, ...]:
         """Return the user's configurations."""
-        return list(dict.fromkeys(each.label for each in self.standings))
+        return self.analysis.own
+
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """Return each configuration of the user on each graph."""
+        tests = self.analysis.comparisons.pairs
+        return [
+            Standing(label, panel, tests.of(panel.title, label), self.labels)
+            for label in self.labels
+            for panel in self.analysis.panels
+            if label in panel.labels
+        ]
 
     def of(self, label: str) -> list[Standing]:
         return [each for each in self.standings if each.label == label]
@@ -136,7 +144,7 @@ def place(
         if record["config_hash"] not in hashes and record["seed"] in seeds[record["config"]["dataset"]]
     ]
     results, labels = _joined(own, as_results(theirs, own.metric, kind))
-    return _placed(replace(results, margin=margin), labels, kind, references, refusals)
+    return Placed(Analysis(results, margin, own=labels), kind, references, refusals)
 
 
 def _comparable(
@@ -205,27 +213,3 @@ def _joined(own: Results, theirs: Results) -> tuple[Results, tuple[str, ...]]:
     keys = [*theirs.keys, *(key for key in own.keys if key not in theirs.keys and key not in own.task)]
     found = replace(own, runs=runs, sessions=joined, keys=keys, scopes=theirs.scopes)
     return found, tuple(dict.fromkeys(mine["label"]))
-
-
-def _placed(
-    results: Results, own: tuple[str, ...], kind: str, references: References, refusals: list[Refusal]
-) -> Placed:
-    panels = results.panels()
-    asked = dict(_asked(panels, own))
-    tested = families({"pairs": asked}, {"pairs": QUESTION}, results.metric, margin=results.margin)
-    tests = tested.families["pairs"]
-    standings = [
-        Standing(label, panel, tests.of(panel.title, label), own)
-        for label in own
-        for panel in panels
-        if label in panel.labels
-    ]
-    return Placed(results, standings, tests, tested.asymmetry, kind, references, refusals)
-
-
-def _asked(panels: Sequence[Panel], own: Sequence[str]) -> Iterator[tuple[tuple[str, str, str], pd.Series]]:
-    for panel in panels:
-        last = panel.by_seed("last")
-        for label in (label for label in own if label in panel.labels):
-            for other in (other for other in panel.labels if other not in own):
-                yield (panel.title, label, other), last[label] - last[other]

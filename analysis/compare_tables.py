@@ -11,7 +11,8 @@ from analysis.compare import Placed, Standing
 from analysis.cost import ABOUT
 from analysis.inference import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from analysis.labels import slug, transductive_words
-from analysis.over_datasets import FEWEST_FOR_INTERVALS, rating_table
+from analysis.over_datasets import FEWEST_FOR_INTERVALS
+from analysis.rating import rating_table
 from analysis.references import TUNED
 from analysis.statistics import estimate
 from analysis.table import Cell, Table
@@ -30,7 +31,7 @@ def compare_tables(placed: Placed) -> Iterator[Table]:
     for standing in placed.standings:
         yield graph_table(standing)
     if len({each.dataset for each in placed.standings}) >= FEWEST_FOR_INTERVALS and (
-        table := rating_table(placed.results)
+        table := rating_table(placed.analysis)
     ):
         yield table
 
@@ -67,7 +68,7 @@ def landing_table(placed: Placed, label: str) -> Table:
         caption=(
             f"{INTERVAL} {DIFFERENCES} Ranks are among the references and {label}, without oracles. The best "
             "reference has the highest mean. The last four columns count references by verdict. "
-            f"{placed.tests.words}"
+            f"{placed.analysis.comparisons.pairs.words}"
         ),
         columns=[
             *("graph", "rank", "accuracy", "best reference", "its accuracy", "difference", "verdict"),
@@ -111,9 +112,10 @@ def paper_table(placed: Placed) -> Table:
         section="landing",
         title="All methods on all graphs",
         caption=(
-            f"{placed.results.metric.capitalize()} at the last session. {INTERVAL} Bold is the highest mean, "
-            f"without oracles. An asterisk marks methods that {first} is ahead of or behind, in a sign-flip "
-            f"test paired by seed and corrected over {placed.tests.total} comparisons. "
+            f"{placed.analysis.results.metric.capitalize()} at the last session. {INTERVAL} Bold is the "
+            f"highest mean, without oracles. An asterisk marks methods that {first} is ahead of or behind, "
+            "in a sign-flip test paired by seed and corrected over "
+            f"{placed.analysis.comparisons.tested} comparisons. "
             f"{about_references(placed)}"
         ),
         columns=["method", *panels],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from analysis.compare import Placed, Standing
+from analysis.findings import Finding
 from analysis.inference import AHEAD, BEHIND, EQUIVALENT, LEVEL, TOO_FEW, UNDECIDED
 from analysis.references import TUNED
 from analysis.statistics import estimate
-from analysis.words import count_of_seeds, listed, points, some
+from analysis.words import by_verdict, count_of_seeds, points, standing_words
 from hagmeta.common.version import __version__
 
 TO_THE_BEST = {  # how a method compares with the best reference of a graph
@@ -27,58 +26,24 @@ HAG_META = (
 )
 
 
-def sentences(placed: Placed) -> Iterator[str]:
-    """Yield the sentences at the top of the page: where each method lands, then each graph."""
-    for label in placed.labels:
-        yield landing(placed.of(label))
-    for each in placed.standings:
-        yield on_graph(each, named=len(placed.labels) > 1)
+def findings(placed: Placed) -> list[Finding]:
+    """Return where each method lands on each graph: its rank, its accuracy and the verdicts."""
+    return [_on_graph(each, named=len(placed.labels) > 1) for each in placed.standings]
 
 
-def landing(standings: Sequence[Standing]) -> str:
-    """Return "Mine is level with RanPAC on debian, and behind FeCAM on foldoc. These are ..."."""
-    parts, named = [], []
-    for verdict, words in TO_THE_BEST.items():
-        where: dict[str, list[str]] = {}  # graphs by who is compared there
-        for each in standings:
-            if each.lead.verdict == verdict:
-                who = "every reference" if each.ahead_of_all else each.best
-                named += [] if each.ahead_of_all else [each.best]
-                where.setdefault(who, []).append(each.dataset)
-        parts += [f"{words} {who} on {listed(names)}" for who, names in where.items()]
-    told = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, and {parts[-1]}"
-    one = len(set(named)) == 1
-    which = f"{named[0]} is the best reference there." if one else "These are the best references there."
-    return f"{standings[0].label} is {told}." + f" {which}" * bool(named)
-
-
-def on_graph(standing: Standing, *, named: bool = False) -> str:
-    """Return the rank, the accuracy and the verdicts of a method on one graph."""
+def _on_graph(standing: Standing, *, named: bool) -> Finding:
     own = estimate(standing.panel.by_seed("last")[standing.label])
     who = standing.label if named else "it"
-    words = f"On {standing.dataset}, {who} ranks {standing.rank} of {len(standing.rivals) + 1}"
     interval = f" ± {100 * own.half:.1f}" if own.half == own.half else ""
-    words += f" with {100 * own.mean:.1f}{interval} % at the last session."
-    counts = {verdict: standing.with_verdict(verdict) for verdict in (AHEAD, EQUIVALENT, UNDECIDED, BEHIND)}
-    told = [
-        f"{verb} {_some(counts[verdict], 8 if verdict in (EQUIVALENT, UNDECIDED) else 3)}"
-        for verdict, verb in (
-            (AHEAD, "ahead of"),
-            (EQUIVALENT, "equivalent to"),
-            (UNDECIDED, "undecided against"),
-            (BEHIND, "behind"),
-        )
-        if counts[verdict]
-    ]
-    if not told:
-        return f"{words} {count_of_seeds(own.seeds).capitalize()} are too few to test differences."
-    rival = f"{standing.best}, the best reference"
-    lead = points(standing.lead, unit=" points")
-    return f"{words} It is {'; '.join(told)}. The difference from {rival}, is {lead}."
-
-
-def _some(labels: list[str], most: int) -> str:
-    return some(labels, most) if len(labels) <= most else f"{len(labels)} references"
+    tests = {label: standing.tests[label] for label in standing.rivals}
+    rank = f"{standing.rank} of {len(standing.rivals) + 1}"
+    text = (
+        f"On {standing.dataset}, {who} ranks {rank} with {100 * own.mean:.1f}{interval} % at the last "
+        f"session. It is {standing_words(by_verdict(tests))}. The difference from {standing.best}, the best "
+        f"reference, is {points(standing.lead, unit=' points')}."
+    )
+    values = {"dataset": standing.dataset, "label": standing.label, "rank": standing.rank, "tests": tests}
+    return Finding("landing", values, text)
 
 
 def paragraph(placed: Placed, label: str) -> str:
@@ -99,13 +64,14 @@ def paragraph(placed: Placed, label: str) -> str:
         f"We compare {label} with {rivals} methods {how}, using the reference results of hagmeta "
         f"{number[SOFTWARE]}. All methods solve the same tasks of graph few-shot class-incremental learning "
         f"{number[HAG_META]} under its {protocol} protocol, with {count} in common. We report "
-        f"{placed.results.metric} at the last session."
+        f"{placed.analysis.results.metric} at the last session."
     )
     found = [_in_paper(each, number, placed) for each in standings]
+    tested = placed.analysis.comparisons.tested
     tests = (
         f"Differences are paired by seed. Verdicts come from a sign-flip test, corrected over all "
-        f"{placed.tests.total} comparisons; {100 * LEVEL:g} % bounds the chance of any false verdict."
-        if placed.tests.total
+        f"{tested} comparisons; {100 * LEVEL:g} % bounds the chance of any false verdict."
+        if tested
         else "There are too few common seeds to test the differences."
     )
     return " ".join([first, *found, tests])

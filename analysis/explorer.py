@@ -18,10 +18,10 @@ from markupsafe import Markup
 
 from analysis import by_class
 from analysis.by_class import Answers, ClassScore
-from analysis.claims import Claims, claims
+from analysis.comparisons import Analysis
 from analysis.cost import ABOUT as ABOUT_COST
 from analysis.cost import charged, front
-from analysis.designs import PROPOSED
+from analysis.designs.n_and_k import PROPOSED
 from analysis.figures.style import LOOKS
 from analysis.frame import PER_RUN, SCORED_BY, Panel, Results, mean_of
 from analysis.labels import is_absent, readable, varied_settings
@@ -66,9 +66,9 @@ class _Metric:
         }
 
 
-def render(results: Results, *, title: str, command: str, report: str) -> str:
+def render(analysis: Analysis, *, title: str, command: str, report: str) -> str:
     """Return the whole page as HTML; `report` is the address of the report that it belongs to."""
-    numbers = json.dumps(data(results), separators=(",", ":"), allow_nan=False)
+    numbers = json.dumps(data(analysis), separators=(",", ":"), allow_nan=False)
     style = Markup(asset("style.css") + _look_style() + asset("explorer.css"))
     script = asset("explorer.js")
     return (
@@ -76,7 +76,7 @@ def render(results: Results, *, title: str, command: str, report: str) -> str:
         .get_template("explorer.html.jinja")
         .render(
             title=title,
-            task="; ".join(results.not_default),
+            task="; ".join(analysis.results.not_default),
             command=command,
             report=report,
             style=style,
@@ -87,11 +87,10 @@ def render(results: Results, *, title: str, command: str, report: str) -> str:
     )
 
 
-def data(results: Results) -> dict[str, Any]:
+def data(analysis: Analysis) -> dict[str, Any]:
     """Return everything that the page shows."""
-    told = claims(results)
+    results, panels = analysis.results, analysis.panels
     metrics = list(_metrics(results))
-    panels = results.panels()
     shown = _first_shown(results, panels)
     return {
         "metric": results.metric,
@@ -100,8 +99,8 @@ def data(results: Results) -> dict[str, Any]:
         "shown": shown,
         "looks": _looks(results.labels, shown),
         "most_detailed": MOST_DETAILED,
-        "words": {"tests": told.pairs.words, "cost": ABOUT_COST},
-        "panels": [_Numbers(results, panel, told, metrics).told() for panel in panels],
+        "words": {"tests": analysis.comparisons.pairs.words, "cost": ABOUT_COST},
+        "panels": [_Numbers(analysis, panel, metrics).told() for panel in panels],
     }
 
 
@@ -153,16 +152,15 @@ def _first_shown(results: Results, panels: Sequence[Panel]) -> list[int]:
 class _Numbers:
     """The numbers of one panel. Rows are configurations, in the order of the tables."""
 
-    results: Results
+    analysis: Analysis
     panel: Panel
-    claims: Claims
     metrics: list[_Metric]
 
     def told(self) -> dict[str, Any]:
         """Return the panel as the page needs it."""
         panel, rows = self.panel, by_rank(self.panel)
         first = panel.runs.drop_duplicates("label").set_index("label")
-        tests = self.claims.against(panel, panel.reference)
+        tests = self.analysis.comparisons.against(panel, panel.reference)
         cost = self._cost(rows)
         return {
             "title": panel.title,
@@ -170,8 +168,8 @@ class _Numbers:
             "more": panel.title.removeprefix(_always(panel)).removeprefix(", "),
             "leaks": panel.leaks,
             "badge": panel.badge,
-            "notes": notes_of(panel, self.claims),
-            "rows": [self.results.labels.index(label) for label in rows],
+            "notes": notes_of(panel, self.analysis.comparisons),
+            "rows": [self.analysis.results.labels.index(label) for label in rows],
             "reference": rows.index(panel.reference),
             "oracles": [row for row, label in enumerate(rows) if label in panel.oracles],
             "seeds": [cell.text + cell.mark for cell in (seed_count(panel, label) for label in rows)],
@@ -219,8 +217,8 @@ class _Numbers:
         """Return by row: the difference from the reference and its limits for each session."""
         reference = self.panel.reference
         found: list[Mapping[str, Any]] = [estimates(table.sub(table[reference], axis=0)) for table in tables]
-        if metric.column == _column(self.results):  # the last session as it was tested
-            found[-2] = {**found[-2], **self.claims.against(self.panel, reference)}
+        if metric.column == _column(self.analysis.results):  # the last session as it was tested
+            found[-2] = {**found[-2], **self.analysis.comparisons.against(self.panel, reference)}
         return [[each for of in found for each in _limits(of[label])] for label in rows]
 
     def _front(
@@ -243,7 +241,7 @@ class _Numbers:
 
     @property
     def _charged(self) -> pd.DataFrame:
-        runs = charged(self.results.runs)
+        runs = charged(self.analysis.results.runs)
         return runs[runs["run"].isin(self.panel.runs["run"])]
 
     def _settings(self, rows: Sequence[str], first: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -274,7 +272,11 @@ class _Numbers:
         return command_of(config, self.panel.keys, seeds)
 
     def _details(self, rows: Sequence[str]) -> dict[str, Any]:
-        labels, folders, stored = rows[:MOST_DETAILED], self.results.folders, self.results.stored
+        labels, folders, stored = (
+            rows[:MOST_DETAILED],
+            self.analysis.results.folders,
+            self.analysis.results.stored,
+        )
         if not folders and stored is None:  # results in memory, without records by class
             return {"classes": [], "answers": [], "damaged": []}
         scores = [

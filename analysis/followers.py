@@ -29,7 +29,7 @@ def read_followers() -> pd.DataFrame:
 
 def follower_tables(results: Results) -> Iterator[Table]:
     """Yield a table of printed numbers and ours for each dataset and setting that later papers use."""
-    for panel in results.panels():
+    for panel in results.panels:
         printed = _printed_for(panel)
         if not printed.empty:
             yield _table(panel, printed)

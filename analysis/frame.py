@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.configs import REVISION, with_fixed_settings, with_short_names
-from analysis.inference import MARGIN
 from analysis.labels import comparable, is_absent, labelled, readable, slug, varied_settings
 from analysis.searches import Searches, confirms, naming, newest_searches, together
 from analysis.traits import told_apart, with_traits
@@ -86,7 +85,6 @@ class Results:
     conflicts: list[str] = field(default_factory=list)
     searches: Searches = field(default_factory=dict)  # by study: how its configurations were chosen
     apart: tuple[str, ...] = ()  # settings that separate panels, in addition to those of the task
-    margin: float = MARGIN  # smaller differences count as equivalent
     graphs: list[str] = field(default_factory=list)  # messages about names that several graphs share
     others: tuple[MetricDeclaration, ...] = ()  # metrics that are not built in; columns have their names
     stored: StoredAnswers | None = None  # predictions of runs that are in no folder
@@ -140,12 +138,9 @@ class Results:
         far = (means.groupby(self.task, dropna=False).rank(pct=True) - 0.5).abs().groupby("label").max()
         return [found[0], *sorted(found[1:], key=lambda label: -far[label])]
 
+    @cached_property
     def panels(self) -> list[Panel]:
         """Return the panels: groups of runs with comparable accuracies."""
-        return self._panels
-
-    @cached_property
-    def _panels(self) -> list[Panel]:
         different = [key for key in self.keys if key in self.scopes.task or key in self.apart]
         tasks = self.runs.groupby(different, dropna=False, sort=False)
         groups = [runs.index for _, task in tasks for runs in self.comparable(task)]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from analysis.claims import claims
-from analysis.designs import maps
-from analysis.frame import Results
+from analysis.comparisons import Analysis
 from analysis.inference import AHEAD, BEHIND, TOO_FEW, Difference, Family
 from analysis.labels import slug, transductive_words
 from analysis.statistics import estimate
@@ -82,13 +80,12 @@ class Margins:
         return a_look(max(each.seeds for cell in self.cells for each in cell.tests.values()))
 
 
-@lru_cache(maxsize=1)  # tables, findings and figures of a report use the same
-def margins(results: Results) -> list[Margins]:
+def margins(analysis: Analysis) -> list[Margins]:
     """Return the margins for each dataset and protocol in which N and K vary."""
-    tests = claims(results).margins
+    tests = analysis.comparisons.margins
     return [
         Margins(where, label, tests, _cells(runs, where, label, tests), runs)
-        for where, label, runs in maps(results)
+        for where, label, runs in analysis.maps
     ]
 
 
@@ -102,9 +99,9 @@ def _margin(runs: pd.DataFrame, where: str, label: str, tests: Family) -> Margin
     return Margin(n_way, k_shot, scores.pop(label), scores, tests.of(where, n_way, k_shot))
 
 
-def margin_tables(results: Results) -> Iterator[Table]:
+def margin_tables(analysis: Analysis) -> Iterator[Table]:
     """Yield tables with one row per N and K: the method, the best other, the margin and the verdict."""
-    for found in margins(results):
+    for found in margins(analysis):
         rows, numbers = [], []
         for cell in found.cells:
             told = {AHEAD: "ahead of all", BEHIND: f"behind {', '.join(cell.behind)}", TOO_FEW: TOO_FEW}

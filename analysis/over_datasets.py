@@ -6,21 +6,18 @@ six give no intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 from sklearn.linear_model import LogisticRegression
 
-from analysis.across import by_dataset, common_labels, oracles_of
-from analysis.frame import Results
-from analysis.labels import transductive_words
+from analysis.designs.datasets import common_labels, oracles_of
+from analysis.frame import Panel
 from analysis.statistics import adjusted_means
-from analysis.table import Cell, Table
-from analysis.words import p_value, some
 from hagmeta.common.interval import student
 
 FEWEST_DATASETS, FEWEST_METHODS, MOST_METHODS = 3, 3, 40
@@ -160,10 +157,8 @@ def ratings_of(wins: np.ndarray, prior: float) -> np.ndarray:
     return SCALE * (found - found.mean())
 
 
-@lru_cache(maxsize=1)  # a table and four figures use the same
-def over_datasets(results: Results) -> OverDatasets | None:
+def over_datasets(panels: Mapping[str, Panel], metric: str) -> OverDatasets | None:
     """Return the methods that at least three datasets share, or None if there are too few or too many."""
-    panels = by_dataset(results)
     if len(panels) < FEWEST_DATASETS or not all("method" in panel.varied() for panel in panels.values()):
         return None
     rivals = [label for label in common_labels(panels) if label not in oracles_of(panels)]
@@ -172,117 +167,4 @@ def over_datasets(results: Results) -> OverDatasets | None:
     if not FEWEST_METHODS <= len(rivals) <= MOST_METHODS or not ranked:
         return None
     runs = pd.concat([panel.runs for panel in panels.values()])
-    return OverDatasets(scores, results.metric, runs[runs["label"].isin(rivals)])
-
-
-def why_not(results: Results) -> str:
-    """Return why a comparison of methods has no ranking over datasets; an empty string if it has one."""
-    if results.runs["method"].nunique() < 2 or over_datasets(results) is not None:
-        return ""
-    count = results.runs["dataset"].nunique()
-    if count < FEWEST_DATASETS:
-        there = "there is 1" if count == 1 else f"there are {count}"
-        return f"no ranking: it needs {FEWEST_DATASETS} datasets, and {there}"
-    shared = f"share {FEWEST_METHODS} to {MOST_METHODS} methods"
-    return f"no ranking: no three datasets have one setting each and {shared}"
-
-
-def over_datasets_words(results: Results) -> Iterator[str]:
-    """Yield which method has the best mean rank, and which methods the tests separate from it."""
-    found = over_datasets(results)
-    if found is None:
-        return
-    ranks = found.ranks.mean().sort_values()
-    first = str(ranks.index[0])
-    level = [str(name) for name in ranks.index if ranks[name] == ranks.iloc[0]]
-    apart = found.apart
-    who = f"{first} has the best mean rank" if len(level) == 1 else f"{some(level)} share the best mean rank"
-    yield f"Over {len(found.scores)} datasets, {who}: {ranks.iloc[0]:.1f} of {len(ranks)}."
-    yield (
-        f"Nemenyi's test separates {first} from {some(apart) if apart else 'no other method'} (critical "
-        f"difference {found.critical_difference:.1f}). {friedman_words(found)}"
-    )
-
-
-def friedman_words(found: OverDatasets) -> str:
-    """Return "Friedman's test of equal mean ranks gives p = 0.031."."""
-    return f"Friedman's test of equal mean ranks gives {p_value(found.friedman)}."
-
-
-def rating_table(results: Results) -> Table | None:
-    """Return ranks, Nemenyi's verdicts, win rates and ratings, or None if there is no ranking."""
-    found = over_datasets(results)
-    if found is None:
-        return None
-    ratings, rates, ranks = found.ratings, found.win_rates, found.ranks.mean()
-    reference, apart = found.methods[0], set(found.apart)
-    best = ranks.sort_values().index[0]
-    rows, numbers = [], []
-    for place, method in enumerate(ranks.sort_values().index):
-        over = found.improvement.loc[method, reference]
-        verdict = "best" if method == best else "separated" if method in apart else "not separated"
-        above = "reference" if method == reference else "" if np.isnan(over) else f"{100 * over:.0f} %"
-        rows.append(
-            [
-                Cell(str(method), str(method)),
-                Cell(f"{ranks[method]:.1f}", float(ranks[method])),
-                Cell(verdict, float(place)),
-                Cell(f"{100 * rates[method]:.0f} %", float(rates[method])),
-                Cell(_rating_words(found, str(method)), float(ratings.loc[method, "rating"])),
-                Cell(above, None if np.isnan(over) else float(over)),
-            ]
-        )
-        numbers.append(
-            {
-                "method": method,
-                "mean rank": ranks[method],
-                "from the best": verdict,
-                "win rate": rates[method],
-                **ratings.loc[method],
-                f"above {reference}": over,
-            }
-        )
-    return Table(
-        name="over-datasets",
-        section="datasets",
-        title=f"Over {len(found.scores)} datasets: ranks, win rates and ratings",
-        caption=(
-            f"All columns use {found.metric} at the last session. Mean ranks and win rates use means over "
-            'seeds. The win rate is how often a method is above another one on a dataset. "From the best" '
-            f"is Nemenyi's test of mean ranks at 5 % (critical difference {found.critical_difference:.1f}). "
-            f"{friedman_words(found)} {rating_words(found)} The last column is how often a method is above "
-            f"{reference} with the same seed, averaged over datasets."
-        ),
-        columns=["method", "mean rank", "from the best", "win rate", "rating", f"above {reference}"],
-        rows=rows,
-        numbers=pd.DataFrame(numbers),
-        notes=transductive_words(found.runs),
-    )
-
-
-def rating_words(found: OverDatasets) -> str:
-    """Return sentences that describe the ratings and their intervals."""
-    count = len(found.scores)
-    intervals = (
-        f"Intervals are Student's 95 % intervals over {count} datasets (jackknife), and are rough."
-        if count >= FEWEST_FOR_INTERVALS
-        else f"There are no intervals: they need {FEWEST_FOR_INTERVALS} datasets, and there are {count}."
-    )
-    always = (
-        ' "Or more" and "or less" mark methods above or below all others in every run; only the prior bounds '
-        "their rating."
-    )
-    return (
-        "Ratings are Bradley-Terry ratings on Elo's scale, with a mean of zero. They count which method is "
-        "above which with the same seed, and their prior is half a run. "
-        f"{intervals}{always if found.constant.any() else ''}"
-    )
-
-
-def _rating_words(found: OverDatasets, method: str) -> str:
-    rating = found.ratings.loc[method]
-    constant = found.constant[found.methods.index(method)]
-    if constant:
-        return f"{rating['rating']:+.0f} or {'more' if constant > 0 else 'less'}"
-    limits = "" if np.isnan(rating["low"]) else f" [{rating['low']:+.0f}, {rating['high']:+.0f}]"
-    return f"{rating['rating']:+.0f}{limits}"
+    return OverDatasets(scores, metric, runs[runs["label"].isin(rivals)])

@@ -7,10 +7,9 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -97,6 +96,26 @@ class Pasted:
     title: str
     paragraph: str
     citations: list[str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The content of a page. Titles and findings use the short forms of phrases in `shorter`."""
+
+    title: str
+    facts: Sequence[Fact]
+    findings: Sequence[str]
+    notices: Sequence[Notice]
+    tables: Sequence[Table]
+    command: str  # that made the page
+    leaks: bool  # some results come from a protocol that leaks
+    pictures: Sequence[Picture] = ()
+    data: str = ""  # the name of the file with all numbers
+    setting: str = ""  # below the title
+    seeds: str = ""
+    shorter: Mapping[str, str] = field(default_factory=dict)
+    pasted: Sequence[Pasted] = ()
+    explorer: str = ""  # the name of the page to explore, if there is one
 
 
 @dataclass(frozen=True)
@@ -217,51 +236,20 @@ class _Section:
         return ABOUT_SECTIONS.get(self.name, "")
 
 
-def render(
-    *,
-    title: str,
-    facts: Sequence[Fact],
-    findings: Sequence[str],
-    notices: Sequence[Notice],
-    tables: Sequence[Table],
-    pictures: Sequence[Picture],
-    command: str,
-    data: str,
-    leaks: bool,
-    setting: str = "",
-    seeds: str = "",
-    shorter: Mapping[str, str] = MappingProxyType({}),
-    pasted: Sequence[Pasted] = (),
-    explorer: str = "",
-) -> str:
-    """Return the whole page as HTML.
-
-    `command` is shown as the command that made the page, `data` is the name of the file with all numbers, and
-    `leaks` tells whether some results come from a protocol that leaks. `setting` and `seeds` stand under the
-    title. Titles and findings use the short forms of phrases in `shorter`. `pasted` are paragraphs to copy.
-    `explorer` is the name of the page to explore, if there is one.
-    """
-    style, script = asset("style.css"), asset("script.js")
-    tables = [replace(table, title=shortened(table.title, shorter)) for table in tables]
-    pictures = [replace(picture, title=shortened(picture.title, shorter)) for picture in pictures]
+def render(page: Page) -> str:
+    """Return the whole page as HTML."""
+    style, script, shorter = asset("style.css"), asset("script.js"), page.shorter
+    tables = [replace(table, title=shortened(table.title, shorter)) for table in page.tables]
+    pictures = [replace(picture, title=shortened(picture.title, shorter)) for picture in page.pictures]
+    asked = vars(page) | {"findings": [shortened(finding, shorter) for finding in page.findings]}
     return (
         environment()
         .get_template("report.html.jinja")
         .render(
-            title=title,
-            facts=facts,
-            findings=[shortened(finding, shorter) for finding in findings],
+            **asked | {"data": Link(quote(page.data), page.data), "explorer": quote(page.explorer)},
             shown_findings=FINDINGS,
-            setting=setting,
-            seeds=seeds,
-            notices=notices,
             notice_lines=NOTICE_LINES,
-            sections=list(_sections(tables, pictures, leaks)),
-            command=command,
-            data=Link(quote(data), data),
-            explorer=quote(explorer),
-            leaks=leaks,
-            pasted=pasted,
+            sections=list(_sections(tables, pictures, page.leaks)),
             style=style,
             script=script,
             policy=policy(style, script),

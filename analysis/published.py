@@ -57,7 +57,7 @@ def printed_curves(panel: Panel) -> dict[str, dict[int, float]]:
 
 def published_tables(results: Results) -> Iterator[Table]:
     """Yield the paper's numbers, ours and the differences, for each panel on a dataset of the paper."""
-    for panel in results.panels():
+    for panel in results.panels:
         printed = printed_for(panel)
         rows, numbers = [], []
         for label in panel.labels if len(printed) else ():

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.claims import claims
-from analysis.designs import Ranking, rankings
-from analysis.frame import Results
+from analysis.comparisons import Analysis
+from analysis.designs.rankings import Ranking
 from analysis.labels import slug
 from analysis.statistics import estimate
 from analysis.table import Cell, Table
@@ -18,10 +17,10 @@ from analysis.tables import DIFFERENCES, INTERVAL, difference_cell, estimate_cel
 CHANCE = "Ranks of means are not tested. Methods with close means can swap ranks by chance."
 
 
-def rank_tables(results: Results) -> Iterator[Table]:
+def rank_tables(analysis: Analysis) -> Iterator[Table]:
     """Yield a table per setting: accuracy and rank under each value, and the change from the first value."""
-    tests = claims(results).values
-    for ranking in rankings(results):
+    tests = analysis.comparisons.values
+    for ranking in analysis.rankings:
         first, *rest = ranking.values
         ranks = {value: ranking.ranks(value) for value in ranking.values}
         changes = {value: tests.of(ranking.where, ranking.setting, value) for value in rest}

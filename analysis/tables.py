@@ -11,10 +11,10 @@ import pandas as pd
 from analysis.ages import ages_table
 from analysis.attention import attention_table
 from analysis.bounds import oracle_words
-from analysis.claims import MOMENTS, Claims, best_of, claims
+from analysis.comparisons import Analysis, Comparisons, best_of
 from analysis.cost import cost_table
-from analysis.designs import Factorial, factorials, grids, one_at_a_time, place, protocol_pairs
-from analysis.frame import PER_RUN, Panel, Results, last_and_average
+from analysis.designs.factorials import MOMENTS, Factorial, place
+from analysis.frame import PER_RUN, Panel, last_and_average
 from analysis.inference import AHEAD, POWER, Difference
 from analysis.labels import readable, slug, transductive_words
 from analysis.searches import search_tables
@@ -52,10 +52,10 @@ DIFFERENCES = "Differences are in points; an asterisk marks ahead or behind."
 LEAKS = "The released protocol leaks: it trains on the queries that it is scored on."
 
 
-def make_tables(results: Results) -> Iterator[Table]:
-    """Yield every table that `results` have data for."""
-    told = claims(results)
-    for panel in results.panels():
+def make_tables(analysis: Analysis) -> Iterator[Table]:
+    """Yield the tables of each panel, and those of settings, protocols and cost."""
+    results, told = analysis.results, analysis.comparisons
+    for panel in analysis.panels:
         yield summary_table(panel, told)
         yield sessions_table(panel, told)
         yield metrics_table(panel, told)
@@ -63,20 +63,20 @@ def make_tables(results: Results) -> Iterator[Table]:
             yield table
         if table := ages_table(panel, by_rank(panel)):
             yield table
-        for factorial in factorials(panel):
+        for factorial in analysis.factorials(panel):
             yield ablation_table(factorial, told)
             yield effects_table(factorial, told)
-        if len(one_at_a_time(panel)) > 1:
-            yield sensitivity_table(panel, told)
+        if len(analysis.one_at_a_time(panel)) > 1:
+            yield sensitivity_table(analysis, panel)
         if table := attention_table(panel):
             yield table
     yield from search_tables(results.searches)
-    yield from settings_tables(results)
-    yield from protocol_tables(results)
+    yield from settings_tables(analysis)
+    yield from protocol_tables(analysis)
     yield cost_table(results)
 
 
-def summary_table(panel: Panel, told: Claims) -> Table:
+def summary_table(panel: Panel, told: Comparisons) -> Table:
     """Return accuracies, ranks and differences from the reference, the highest row first."""
     columns = {moment: estimates(panel.by_seed(moment)) for moment in ("first", "average", "last")}
     tests = told.against(panel, panel.reference)
@@ -138,7 +138,7 @@ def _for_paper(table: Table, tested: bool) -> Table:
     )
 
 
-def top_of(panel: Panel, told: Claims) -> set[str]:
+def top_of(panel: Panel, told: Comparisons) -> set[str]:
     """Return the highest and all that it is not ahead of, or nothing if a pair was not tested."""
     best = best_of(panel)
     tests = {label: told.pair(panel, best, label) for label in panel.rivals if label != best} if best else {}
@@ -151,7 +151,7 @@ def _section(panel: Panel) -> str:
     return "comparison" if "method" in panel.varied() else "curves"
 
 
-def sessions_table(panel: Panel, told: Claims) -> Table:
+def sessions_table(panel: Panel, told: Comparisons) -> Table:
     """Return means by session with PD and RPD, in the form of the paper's Table 2."""
     sessions = sorted(panel.sessions["session"].unique())
     columns = {str(session): estimates(panel.by_seed("score", session)) for session in sessions}
@@ -185,7 +185,7 @@ def _mean_cell(mean: float) -> Cell:
     return Cell("", None) if np.isnan(mean) else Cell(f"{100 * mean:.1f}", float(mean))
 
 
-def metrics_table(panel: Panel, told: Claims) -> Table:
+def metrics_table(panel: Panel, told: Comparisons) -> Table:
     """Return every metric at the last session."""
     tables = metric_tables(panel)
     notes = [order_words(panel, tables)] if len(panel.labels) > len(panel.oracles) + 1 else []
@@ -232,7 +232,7 @@ def metric_tables(panel: Panel) -> dict[str, pd.DataFrame]:
     return tables
 
 
-def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told: Claims) -> Table | None:
+def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told: Comparisons) -> Table | None:
     """Return the metrics that are not built in, or None if these runs have none."""
     there = {
         title: (column, each)
@@ -318,7 +318,7 @@ def order_words(panel: Panel, tables: dict[str, pd.DataFrame]) -> str:
     return f"{start} Kendall's tau between this order and the order by each other metric: {told}. {agree}"
 
 
-def ablation_table(factorial: Factorial, told: Claims) -> Table:
+def ablation_table(factorial: Factorial, told: Comparisons) -> Table:
     """Return all combinations of the switches, in the form of the paper's Table 3."""
     panel = factorial.panel
     columns = {
@@ -353,7 +353,7 @@ def ablation_table(factorial: Factorial, told: Claims) -> Table:
     )
 
 
-def effects_table(factorial: Factorial, told: Claims) -> Table:
+def effects_table(factorial: Factorial, told: Comparisons) -> Table:
     """Return the main effects and interactions of the switches, at session 0 and at the last session."""
     panel = factorial.panel
     moments = {moment: told.effects_of(factorial, moment) for moment in MOMENTS}
@@ -396,12 +396,13 @@ def effects_table(factorial: Factorial, told: Claims) -> Table:
     )
 
 
-def sensitivity_table(panel: Panel, told: Claims) -> Table:
+def sensitivity_table(analysis: Analysis, panel: Panel) -> Table:
     """Return the effect of changing one setting at a time, starting from the reference."""
+    told = analysis.comparisons
     values = panel.by_seed("last")
     configs = panel.runs.drop_duplicates("label").set_index("label")
     rows, numbers = [], []
-    for key, labels in one_at_a_time(panel).items():
+    for key, labels in analysis.one_at_a_time(panel).items():
         centre = configs.loc[panel.reference, key]
         for label in sorted([*labels, panel.reference], key=lambda label: sort_key(configs.loc[label, key])):
             value, found = configs.loc[label, key], estimate(values[label])
@@ -424,9 +425,9 @@ def sensitivity_table(panel: Panel, told: Claims) -> Table:
     )
 
 
-def settings_tables(results: Results) -> Iterator[Table]:
+def settings_tables(analysis: Analysis) -> Iterator[Table]:
     """Yield tables with one row per N-way K-shot setting; the other settings are the same in all rows."""
-    for where, runs in grids(results):
+    for where, runs in analysis.grids:
         rows, numbers = [], []
         for (label, n_way, k_shot), group in runs.groupby(["name", "n_way", "k_shot"], sort=False):
             columns = ("first", "last", "average", "pd")
@@ -454,9 +455,9 @@ def settings_tables(results: Results) -> Iterator[Table]:
         )
 
 
-def protocol_tables(results: Results) -> Iterator[Table]:
+def protocol_tables(analysis: Analysis) -> Iterator[Table]:
     """Yield a table of the configurations that ran under both protocols."""
-    pairs, tests = protocol_pairs(results), claims(results).protocols
+    pairs, tests = analysis.protocol_pairs, analysis.comparisons.protocols
     if not pairs:
         return
     rows, numbers = [], []
@@ -546,7 +547,7 @@ def _numbers(
     return pd.DataFrame(rows)
 
 
-def notes_of(panel: Panel, told: Claims) -> list[str]:
+def notes_of(panel: Panel, told: Comparisons) -> list[str]:
     """Return the notes below every table of `panel`."""
     notes = []
     if len(set(panel.counts.values())) > 1:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.compare_command import KINDS
+from analysis.__main__ import KINDS
 from hagmeta.common.records.records import StudyFolder, config_hash
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.engine.scores.embeddings import to_bytes

@@ -27,20 +27,12 @@ import torch
 
 import hagmeta
 from analysis import explorer, frame
-from analysis.across import across_tables
-from analysis.against_control import control_table
-from analysis.claims import claims
 from analysis.compare import place
 from analysis.compare_tables import compare_tables
-from analysis.followers import follower_tables
-from analysis.margins import margin_tables
-from analysis.over_datasets import rating_table
-from analysis.published import published_tables
-from analysis.ranks import rank_tables
 from analysis.references import KINDS as REFERENCES
 from analysis.references import read_references
+from analysis.report import Report
 from analysis.table import Cell, Table
-from analysis.tables import make_tables
 from hagmeta import Dataset, Learner, datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records.records import config_hash
@@ -232,12 +224,10 @@ def _analysis(write: Callable[[Path], Any]) -> Any:
     """Return all comparisons of a report on a study, and the cells of its tables."""
     with _study(write) as folder:
         results = frame.read([folder])
-    families = claims(results).families
+    report = Report(results)
+    families = report.comparisons.families
     compared = [(repr(key), found.told) for family in families for key, found in family.comparisons.items()]
-    makers = (across_tables, make_tables, margin_tables, rank_tables, published_tables, follower_tables)
-    tables = [table for make in makers for table in make(results)]
-    tables += [table for table in (rating_table(results), control_table(results)) if table]
-    return compared, _cells(tables)
+    return compared, _cells(report.tables)
 
 
 def _cells(tables: Iterable[Table]) -> list[Any]:
@@ -249,7 +239,7 @@ def _cells(tables: Iterable[Table]) -> list[Any]:
 def _explorer(write: Callable[[Path], Any]) -> Any:
     """Return the numbers of the page to explore."""
     with _study(write) as folder:
-        found = explorer.data(frame.read([folder]))
+        found = explorer.data(Report(frame.read([folder])))
     return {key: value for key, value in found.items() if key != "words"}
 
 
@@ -257,7 +247,9 @@ def _among_references(kind: str) -> Any:
     """Return all comparisons of a study with the references, and the cells of its tables."""
     with _study(lambda folder: _perturbed(folder, kind)) as folder:
         placed = place([folder], kind=kind)
-    compared = [(repr(key), found.told) for key, found in placed.tests.comparisons.items()]
+    compared = [
+        (repr(key), found.told) for key, found in placed.analysis.comparisons.pairs.comparisons.items()
+    ]
     return compared, _cells(compare_tables(placed))
 
 

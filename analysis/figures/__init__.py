@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import (
     ablation,
@@ -26,7 +27,6 @@ from analysis.figures import (
     tsne,
 )
 from analysis.figures.style import RC
-from analysis.frame import Results
 
 __all__ = ["Drawing", "draw_all", "save"]
 MODULES = (
@@ -50,10 +50,10 @@ MODULES = (
 PIXELS_PER_INCH = 200
 
 
-def draw_all(results: Results) -> Iterator[Drawing]:
-    """Yield every figure that `results` have data for, in the order of the report."""
+def draw_all(analysis: Analysis) -> Iterator[Drawing]:
+    """Yield every figure that `analysis` has data for, in the order of the report."""
     for module in MODULES:
-        yield from module.draw(results)
+        yield from module.draw(analysis)
 
 
 def save(drawing: Drawing, folder: Path) -> dict[str, Path]:

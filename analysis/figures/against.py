@@ -26,7 +26,7 @@ def draw(placed: Placed) -> Iterator[Drawing]:
 def _differences(standing: Standing, placed: Placed) -> Drawing:
     rivals = standing.rivals[::-1]  # the highest at the top
     figure, ((axes,),) = style.grid(1, 1, 1.0 + ROW * len(rivals))
-    margin = 100 * placed.results.margin
+    margin = 100 * placed.analysis.margin
     axes.axvspan(-margin, margin, color="#f0f0f0", zorder=0, linewidth=0)
     axes.axvline(0, color=style.INK, linewidth=0.9, zorder=1)
     for row, label in enumerate(rivals):

@@ -8,17 +8,18 @@ from typing import Any
 
 from matplotlib.ticker import LogLocator
 
+from analysis.comparisons import Analysis
 from analysis.cost import ABOUT, charged, front, machine
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
+from analysis.frame import Panel
 
 MOST_NAMED = 10  # with more configurations, only three are named
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield a figure per setting with one device and pack size; each configuration is a point."""
-    panels, runs = [panel for panel in results.panels() if _comparable(panel)], charged(results.runs)
+    panels, runs = [panel for panel in analysis.panels if _comparable(panel)], charged(analysis.results.runs)
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         panel = replace(panel, runs=runs[runs["run"].isin(panel.runs["run"])])

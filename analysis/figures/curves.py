@@ -9,16 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
+from analysis.frame import Panel
 
 MOST_LINES = 10  # with more lines, only three are highlighted
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield the session curves of each setting."""
-    panels = results.panels()
+    panels = analysis.panels
     chosen = panels if len(panels) < 3 else summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _curves(panel, summary.left_out(len(chosen), len(panels)))

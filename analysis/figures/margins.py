@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import Results
 from analysis.inference import AHEAD, BEHIND
 from analysis.margins import Margin, Margins, as_grid, margins
 from analysis.words import points
@@ -17,9 +17,9 @@ MARKS = {AHEAD: " ▲", BEHIND: " ▼"}
 HEAT = "RdBu"  # red is behind, blue is ahead, and white is no margin
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield a heat map for each dataset in which N, K and the method vary."""
-    for found in margins(results):
+    for found in margins(analysis):
         yield _map(found)
 
 

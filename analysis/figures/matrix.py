@@ -7,17 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
+from analysis.frame import Panel
 from analysis.labels import TOGGLES
 
 MOST_NUMBERED = 12  # with more sessions, cells have no room for numbers
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield the matrices of the reference and of one other configuration, for each setting."""
-    panels = [panel for panel in results.panels() if panel.runs["matrix"].notna().all()]
+    panels = [panel for panel in analysis.panels if panel.runs["matrix"].notna().all()]
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _matrices(panel, summary.left_out(len(chosen), len(panels)))

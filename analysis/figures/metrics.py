@@ -7,17 +7,18 @@ from typing import Any
 
 import seaborn as sns
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
+from analysis.frame import Panel
 from analysis.tables import metric_ranks, metric_tables, order_words
 
 FEWEST, MOST_ROWS = 3, 24  # configurations
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield ranks by metric for each setting with several methods."""
-    panels = [panel for panel in results.panels() if _drawn(panel)]
+    panels = [panel for panel in analysis.panels if _drawn(panel)]
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _ranks(panel, summary.left_out(len(chosen), len(panels)))

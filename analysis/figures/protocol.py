@@ -8,21 +8,21 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.designs import ProtocolSetting, protocol_settings
+from analysis.comparisons import Analysis
+from analysis.designs.protocols import ProtocolSetting
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import Results
 
 MOST_PAIRS = 3  # in a figure
 MOST_FIGURES = 2
 LOOKS = {"strict": style.LOOKS[0], "released": style.LOOKS[1]}
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield a figure per setting whose configurations ran under both protocols."""
-    found = protocol_settings(results)
+    found = analysis.protocols
     for setting in found[:MOST_FIGURES]:
-        yield _pairs(setting, results.sessions, summary.left_out(MOST_FIGURES, len(found)))
+        yield _pairs(setting, analysis.results.sessions, summary.left_out(MOST_FIGURES, len(found)))
 
 
 @style.styled

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import style, summary
-from analysis.frame import Panel, Results
+from analysis.frame import Panel
 from analysis.published import SOURCE, printed_curves
 
 COLUMNS = 4
 OURS, PAPER = style.LOOKS[0], style.LOOKS[2]
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield a figure for each setting that the paper has numbers for."""
-    for panel in results.panels():
+    for panel in analysis.panels:
         curves = printed_curves(panel)
         if curves:
             yield _compared(panel, curves)

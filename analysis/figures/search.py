@@ -12,20 +12,20 @@ from typing import Any
 import optuna
 from optuna.distributions import json_to_distribution
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import search_plots
 from analysis.figures.search_style import Search
-from analysis.frame import Results
 from hagmeta.common.records.records import StudyFolder
 
 FEWEST_SAMPLES = 8
 MOST_SEARCHES = 2  # per study: a dozen methods would give fifty figures
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield four figures for each of the first searches with enough samples."""
-    for folder in results.folders:
-        found = _load(StudyFolder(folder), results.searches.get(folder.name))
+    for folder in analysis.results.folders:
+        found = _load(StudyFolder(folder), analysis.results.searches.get(folder.name))
         large = [search for search in found if len(search.study.trials) >= FEWEST_SAMPLES]
         for search in large[:MOST_SEARCHES]:
             yield from search_plots.draw(replace(search, others=len(large) - len(large[:MOST_SEARCHES])))

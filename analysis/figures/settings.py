@@ -8,7 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from analysis.designs import grids, shapes
+from analysis.comparisons import Analysis
+from analysis.designs.n_and_k import shapes
 from analysis.drawing import Drawing
 from analysis.figures import names, settings_grid, style, summary
 from analysis.frame import Results
@@ -19,13 +20,13 @@ MOST_NAMES = 1  # configurations with lines and a heat map
 MOST_GROUPS = 2  # datasets and protocols
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield small multiples per dataset and protocol, and lines and a heat map for one configuration."""
-    groups = list(grids(results))
+    groups = list(analysis.grids)
     groups.sort(key=lambda each: (summary.any_leak(each[1]), -len(shapes(each[1]))))
     rest = summary.left_out(MOST_GROUPS, len(groups), "datasets and protocols")
     for words, runs in groups[:MOST_GROUPS]:
-        yield _multiples(words, runs, results, rest)
+        yield _multiples(words, runs, analysis.results, rest)
         for name in _most_settings(runs)[:MOST_NAMES]:
             own = runs[runs["name"] == name]
             ways, shots = own["n_way"].nunique(), own["k_shot"].nunique()

@@ -8,16 +8,17 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.comparisons import Analysis
 from analysis.drawing import Drawing
 from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
+from analysis.frame import Panel
 
 MOST_PATHS = 6
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield a figure with a path per configuration, for each setting with at least two sessions."""
-    panels = [panel for panel in results.panels() if panel.sessions["session"].max() > 1]
+    panels = [panel for panel in analysis.panels if panel.sessions["session"].max() > 1]
     chosen = summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _paths(panel, summary.left_out(len(chosen), len(panels)))

@@ -456,7 +456,7 @@ def report(
         ...     page.name, page.exists()
         ('index.html', True)
     """
-    from analysis.report import write_report
+    from analysis.write import write_report
 
     given = [folder] if isinstance(folder, str | os.PathLike) else list(folder)
     folders = [Path(each).expanduser() for each in given]

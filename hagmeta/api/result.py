@@ -329,7 +329,7 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
         >>> bool(comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all())
         True
     """
-    from analysis.claims import claims
+    from analysis.comparisons import Analysis
     from analysis.inference import family
     from analysis.words import a_look
 
@@ -340,9 +340,9 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
     names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
     reference = names[results[-1].config.hash()]
     found = found.against(reference)
-    (panel,) = found.panels()
+    (panel,) = found.panels
     last, average = panel.by_seed("last"), panel.by_seed("average")
-    tested = claims(found).pairs
+    tested = Analysis(found).comparisons.pairs
     keys = [(one, other) for _, one, other in tested.comparisons]
     if not keys:  # switches of one method: the report tests their effects, not the pairs
         keys = [(label, reference) for label in panel.labels if label != reference]
@@ -378,7 +378,9 @@ def _with_references(results: Sequence[Result], kind: str) -> Comparison:
         pairs += [Pair(each.label, other, each.tests[other], means[other]) for other in ordered]
         ranks.append(f"{each.label} ranks {each.rank} of {len(each.rivals) + 1}")
     title = f"{placed.standings[0].panel.title}, references of the kind {kind!r}: {'; '.join(ranks)}"
-    return Comparison(title, pairs, placed.tests.words, a_look(max(pair.last.seeds for pair in pairs)))
+    return Comparison(
+        title, pairs, placed.analysis.comparisons.pairs.words, a_look(max(pair.last.seeds for pair in pairs))
+    )
 
 
 def _check_comparable(results: Sequence[Result], fewest: int = 2) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from analysis.frame import Results
+from analysis.report import Report
 from hagmeta.common.records.metrics import forgotten
 from hagmeta.common.records.records import config_hash
 from hagmeta.config.run_config import RunConfig, resolve
@@ -192,3 +194,8 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         browser.get_log(log)  # what earlier tests left there
     yield open_page
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def sentences(results: Results) -> list[str]:
+    """Return the sentences of a report."""
+    return [finding.text for finding in Report(results).findings]

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from analysis.across import across_tables, across_words, by_dataset, compared_effects
-from analysis.claims import claims
-from analysis.findings import findings
+from analysis.across import across_tables, compared_effects
+from analysis.comparisons import Analysis
 from analysis.frame import Results, read
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, sentences
 
 SEEDS = range(10)
 LAST = {
@@ -33,7 +32,7 @@ def compared(write_once: Write) -> Results:
 
 
 def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Results) -> None:
-    (table,) = across_tables(compared)
+    (table,) = across_tables(Analysis(compared))
     assert table.columns[1:] == ["debian (rank)", "wordnet (rank)", "mean rank", "compared with HAG-Meta"]
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
     assert [text.split()[-1] for text in rows["GPN"][:2]] == ["(1)", "(1)"]
@@ -48,7 +47,7 @@ def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Results) -> 
 
 
 def test_findings_begin_with_what_holds_everywhere(compared: Results) -> None:
-    assert findings(compared)[0] == (
+    assert sentences(compared)[0] == (
         "On debian and wordnet, compared with HAG-Meta at the last session: GPN is ahead on all. CEC is "
         "behind on all. Proto-GCN is equivalent on all. iCaRL is decided on some datasets only."
     )
@@ -59,7 +58,7 @@ def test_of_many_the_best_is_named_and_the_others_counted(write: Write) -> None:
         for rank in range(8):
             folder = write(curves(0.5 + 0.05 * rank), method="gpn", hidden=8 * (rank + 1), dataset=dataset)
         write(curves(0.4), dataset=dataset)
-    assert findings(read([folder]))[0] == (
+    assert sentences(read([folder]))[0] == (
         "On debian and wordnet, compared with HAG-Meta (hidden 32) at the last session: "
         "GPN (hidden 64) and 7 others are ahead on all."
     )
@@ -72,12 +71,12 @@ def test_effects_on_every_dataset(write: Write) -> None:
                 last = 0.5 + gain * nla + 0.1 * tla
                 folder = write(curves(last, (1, -1)), dataset=dataset, nla=nla, tla=tla)
     results = read([folder])
-    ((effects),) = compared_effects(by_dataset(results), claims(results), "last").values()
+    ((effects),) = compared_effects(Analysis(results), "last").values()
     assert {each.name: each.verdict for each in effects} == {
         "NLA": "positive on debian; negative on wordnet",
         "TLA": "positive on all",
     }
-    words = list(across_words(results))
+    words = [text for text in sentences(results) if text.startswith("On debian and wordnet")]
     assert (
         words[-1] == "On debian and wordnet, effects at the last session: TLA is positive on all. "
         "NLA is decided on some datasets only."
@@ -85,13 +84,13 @@ def test_effects_on_every_dataset(write: Write) -> None:
 
 
 def test_one_dataset_or_several_settings_of_one_are_not_compared(compared: Results, write: Write) -> None:
-    assert not by_dataset(compared.where({"dataset": ["debian"]}))
+    assert not Analysis(compared.where({"dataset": ["debian"]})).by_dataset
     for method in ("hag-meta", "cec"):
         folder = write(curves(0.5), method=method, dataset="wordnet", k_shot=3)
-    assert not by_dataset(read([*compared.folders, folder]))
+    assert not Analysis(read([*compared.folders, folder])).by_dataset
 
 
 def test_released_runs_take_no_part(compared: Results, write: Write) -> None:
     for method in ("hag-meta", "cec"):
         folder = write(curves(0.5), method=method, dataset="debian", protocol="released")
-    assert set(by_dataset(read([*compared.folders, folder]))) == {"debian", "wordnet"}
+    assert set(Analysis(read([*compared.folders, folder])).by_dataset) == {"debian", "wordnet"}

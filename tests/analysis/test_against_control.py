@@ -10,22 +10,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.__main__ import _conditions as conditions
 from analysis.against_control import (
     OPEN,
     control_table,
-    control_words,
     paired_tests,
     signed_ranks,
     smallest_p,
     why_no_tests,
 )
+from analysis.comparisons import Analysis
+from analysis.facts import facts
 from analysis.frame import Results, read
 from analysis.over_datasets import OverDatasets
-from analysis.report import _rated, facts
-from analysis.report_options import conditions
+from analysis.report import Report
+from analysis.table import Table
 from hagmeta.common.errors import UserError
 from tests.analysis import held
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, sentences
 
 GRAPHS = ("debian", "metamath", "wordnet", "foldoc", "cora-full", "dblp", "reddit", "amazon-clothing")
 # The last of these has ties, and the one before a zero.
@@ -106,37 +108,42 @@ def studied(write: Write) -> Callable[[int], Results]:
 
 def test_a_report_tells_who_is_separated_from_its_reference(studied: Callable[[int], Results]) -> None:
     results = studied(8)
-    table = control_table(results)
+    table = control_table(Analysis(results))
     assert table is not None and [row[0].text for row in table.rows] == ["GPN", "CEC", "iCaRL"]
     assert [row[-1].text for row in table.rows] == ["ahead", OPEN, "behind"]
     assert table.rows[0][2].text == "8, 0" and table.columns[1] == "minus HAG-Meta"
     assert re.fullmatch(r"\+9\.\d \[\+9\.\d, \+10\.\d\]", table.rows[0][1].text)
     assert table.rows[0][3].text == "0.008" and table.rows[0][4].text == "0.023"
-    (said,) = control_words(results)
+    (said,) = (each for each in sentences(results) if "paired tests" in each)
     assert said == (
         "Over 8 datasets, paired tests compare each method with HAG-Meta. GPN is ahead. iCaRL is behind. "
         "CEC is not separated."
     )
-    assert held.check(results.folders[0])["against the control"] == 1
-    other = control_table(results.against("gpn"))
+    assert held.check(results.folders[0])["control"] == 1
+    other = control_table(Analysis(results.against("gpn")))
     assert other is not None and [row[-1].text for row in other.rows] == ["behind"] * 3
-    assert why_no_tests(results) == ""
+    assert why_no_tests(Analysis(results)) == ""
+
+
+def _over(results: Results) -> list[Table]:
+    return [table for table in Report(results).tables if table.section == "datasets"]
 
 
 def test_a_group_of_datasets_is_compared_alone(studied: Callable[[int], Results]) -> None:
     results = studied(8)
     some = results.where(conditions([f"dataset={name}" for name in GRAPHS[:6]]))
     assert set(some.runs["dataset"]) == set(GRAPHS[:6])
-    assert [table.name for table in _rated(some)] == ["over-datasets", "against-control"]
-    assert _rated(some)[1].title == "Over 6 datasets: each method compared with HAG-Meta"
+    assert [table.name for table in _over(some)] == ["over-datasets", "against-control"]
+    assert _over(some)[1].title == "Over 6 datasets: each method compared with HAG-Meta"
     few = results.where({"dataset": GRAPHS[:4], "method": ["hag-meta", "gpn", "cec"]})
     assert set(few.runs["dataset"]) == set(GRAPHS[:4]) and set(few.runs["label"]) == {
         "HAG-Meta",
         "GPN",
         "CEC",
     }
-    assert [table.name for table in _rated(few)] == ["over-datasets"] and not list(control_words(few))
-    (said,) = (fact.value for fact in facts(few) if fact.name == "over datasets")
-    assert said == why_no_tests(few) and "they need 6 datasets, and there are 4" in said
+    assert [table.name for table in _over(few)] == ["over-datasets"]
+    assert not any("paired tests" in each for each in sentences(few))
+    (said,) = (fact.value for fact in facts(Analysis(few)) if fact.name == "over datasets")
+    assert said == why_no_tests(Analysis(few)) and "they need 6 datasets, and there are 4" in said
     with pytest.raises(UserError, match="--where dataset=debia: no run has this value; expected one of"):
         results.where({"dataset": ["debian", "debia"]})

@@ -131,7 +131,7 @@ def test_commands_of_archives_name_spaces_that_exist() -> None:
 
 def test_references_have_scores_by_class_and_confusions() -> None:
     results = load_references(TUNED, datasets=["kanji"])
-    (panel,) = results.panels()
+    (panel,) = results.panels
     assert results.stored is not None
     found, damaged = answers(panel, panel.labels, [], results.stored)
     assert set(found) == set(panel.labels) and not damaged

@@ -19,9 +19,9 @@ import hagmeta
 from analysis.__main__ import main
 from analysis.comparable import cheapest, spanned
 from analysis.compare import Placed, place
-from analysis.compare_report import write_comparison
+from analysis.compare_page import write_comparison
 from analysis.compare_tables import compare_tables
-from analysis.compare_words import citations, landing, paragraph, sentences
+from analysis.compare_words import citations, findings, paragraph
 from analysis.references import DEFAULTS, References, read_references
 from analysis.statistics import estimate
 from hagmeta.common.errors import UserError
@@ -103,7 +103,9 @@ def test_a_poor_method_is_behind_every_reference(poor: Placed) -> None:
     (standing,) = poor.standings
     assert standing.rank == 4 and set(standing.rivals) == {"SGC-NCM", "SGC-Ridge", "SGC-LDA"}
     assert {test.verdict for test in standing.tests.values()} == {"behind"}
-    assert landing(poor.of("Poor")).startswith(f"Poor is behind {standing.best} on synthetic:")
+    (finding,) = findings(poor)
+    assert finding.values["rank"] == 4 and finding.text.startswith(f"On {standing.dataset}, it ranks 4 of 4 ")
+    assert "It is behind all 3 others." in finding.text
 
 
 def test_differences_are_paired_by_seed(poor: Placed, folder: Path) -> None:
@@ -189,7 +191,7 @@ def test_few_common_seeds_are_compared_but_not_tested(
     (standing,) = placed.standings
     assert {test.verdict for test in standing.tests.values()} == {"too few seeds"}
     assert {test.seeds for test in standing.tests.values()} == {3}
-    assert "too few" in " ".join(sentences(placed))
+    assert "too few" in " ".join(finding.text for finding in findings(placed))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_what_can_be_compared_is_compared(
 def test_the_page(poor: Placed, own: Callable[..., Path], tmp_path: Path, patched: None) -> None:
     page, placed = write_comparison([own("Poor", POOR)], tmp_path / "out", command="the command")
     text = page.read_text()
-    assert text.index("Poor is behind") < text.index("ranks 4 of 4") < text.index("<table")
+    assert text.index("ranks 4 of 4") < text.index("It is behind all 3 others.") < text.index("<table")
     assert "For your paper" in text and "A sign-flip test" not in text and "the command" in text
     assert (tmp_path / "out" / "table.tex").read_text().count(r"\\") == 5  # the header and four methods
     assert "Where Poor lands" in (tmp_path / "out/tables/landing-poor.md").read_text()
@@ -283,7 +285,7 @@ def test_the_command(
 ) -> None:
     out = tmp_path / "out"
     assert main(["compare", str(own("Poor", POOR)), "--out", str(out)]) == 0
-    assert "Poor is behind" in (told := capsys.readouterr().out) and "index.html" in told
+    assert "It is behind all 3 others." in (told := capsys.readouterr().out) and "index.html" in told
     refused, other = tmp_path / "refused", changed(own("Poor", POOR), tmp_path / "other", {"k_shot": 2})
     assert main(["compare", str(other), "--out", str(refused)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -299,7 +301,7 @@ def test_a_study_compares_itself_or_says_why_not(
     told = io.StringIO()
     study = changed(own("Poor", POOR), tmp_path / "good")
     compare_with_references(study, Console(file=told), DEFAULTS)
-    assert "Poor is behind" in told.getvalue() and (study / "comparison" / "index.html").exists()
+    assert "It is behind all 3 others." in told.getvalue() and (study / "comparison" / "index.html").exists()
     other = changed(own("Poor", POOR), tmp_path / "other", {"k_shot": 2})
     compare_with_references(other, Console(file=told), DEFAULTS)
     assert "k_shot is 2, the references have 3" in told.getvalue() and not (other / "comparison").exists()

@@ -16,7 +16,7 @@ import pytest
 import hagmeta
 from analysis import explorer
 from analysis.__main__ import main as report_main
-from analysis.claims import claims
+from analysis.comparisons import Analysis
 from analysis.cost import cost_table
 from analysis.figures.style import LOOKS
 from analysis.frame import Panel, Results, read
@@ -54,7 +54,8 @@ def results(study: Path) -> Results:
 
 @pytest.fixture(scope="module")
 def html(results: Results) -> str:
-    return explorer.render(results, title="made", command="hagmeta-report made", report="index.html")
+    words = {"title": "made", "command": "hagmeta-report made", "report": "index.html"}
+    return explorer.render(Analysis(results), **words)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def data(html: str) -> dict[str, Any]:
 
 
 def panel_of(results: Results, told: dict[str, Any]) -> Panel:
-    return next(panel for panel in results.panels() if panel.title == told["title"])
+    return next(panel for panel in results.panels if panel.title == told["title"])
 
 
 def state_of(told: dict[str, Any], **more: Any) -> str:
@@ -107,7 +108,7 @@ def test_every_number_of_the_page_is_in_the_tables(
     show: Show, results: Results, html: str, data: dict[str, Any]
 ) -> None:
     browser = show(html)
-    told = claims(results)
+    told = Analysis(results).comparisons
     costs = cost_table(results)
     for panel_told in data["panels"]:
         panel = panel_of(results, panel_told)
@@ -153,10 +154,10 @@ def test_the_references_are_explored_with_the_numbers_of_their_tables(
     assert report_main(["references", *options, "--explore", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"report: {out / 'index.html'}\n"
     results = load_references("defaults", datasets=["foldoc"]).where({"method": methods})
-    (panel,) = results.panels()
+    (panel,) = results.panels
     browser = show((out / explorer.NAME).read_text())
     assert texts(browser, "h1") == ["Explore reference results (defaults) on foldoc"]
-    table = cells(summary_table(panel, claims(results)))
+    table = cells(summary_table(panel, Analysis(results).comparisons))
     page = shown(browser)
     assert len(page) == 3 and list(page) == list(table)
     for label, row in table.items():
@@ -190,11 +191,11 @@ def _shape(told: dict[str, Any]) -> str:
 def test_made_studies_have_the_numbers_of_their_tables(tmp_path: Path, number: int) -> None:
     write_study(tmp_path, number)
     results = read([tmp_path])
-    found = explorer.data(results)
+    found = explorer.data(Analysis(results))
     last = {each["title"]: place for place, each in enumerate(found["metrics"])}["accuracy"]
     for told in found["panels"]:
         panel = panel_of(results, told)
-        table = cells(summary_table(panel, claims(results)))
+        table = cells(summary_table(panel, Analysis(results).comparisons))
         labels = [found["labels"][index] for index in told["rows"]]
         assert labels == list(table)
         for label, values, seeds in zip(labels, told["numbers"][last]["values"], told["seeds"], strict=True):
@@ -265,7 +266,7 @@ def small(tmp_path: Path) -> Path:
 def test_a_damaged_file_of_predictions_is_named(small: Path) -> None:
     file = next(small.glob("predictions/*/1.npz"))
     file.write_bytes(b"damaged")
-    (panel,) = explorer.data(read([small]))["panels"]
+    (panel,) = explorer.data(Analysis(read([small])))["panels"]
     assert len(panel["damaged"]) == 1 and str(file) in panel["damaged"][0]
     assert panel["answers"][0]["seeds"] == 1
 
@@ -286,7 +287,7 @@ def test_text_of_records_cannot_leave_the_page(small: Path) -> None:
     hostile = "</script><script>document.title = 'taken'</script>"
     results = read([small])
     runs = results.runs.assign(label=hostile)
-    html = explorer.render(results._with(runs), title=hostile, command=hostile, report="index.html")
+    html = explorer.render(Analysis(results._with(runs)), title=hostile, command=hostile, report="index.html")
     assert hostile not in html
 
 

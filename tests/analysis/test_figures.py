@@ -21,8 +21,9 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from analysis import figures
-from analysis.claims import claims
-from analysis.designs import factorials, one_at_a_time
+from analysis.comparisons import Analysis
+from analysis.designs.factorials import factorials
+from analysis.designs.one_at_a_time import one_at_a_time
 from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, style, tsne
 from analysis.frame import LOOKS, Results, read
@@ -153,7 +154,7 @@ class Wing(dict[str, list[Drawing]]):
         self.results = results
 
     def __missing__(self, module: str) -> list[Drawing]:
-        self[module] = list(MODULES[module].draw(self.results))
+        self[module] = list(MODULES[module].draw(Analysis(self.results)))
         return self[module]
 
 
@@ -166,7 +167,7 @@ def gallery(studies: dict[str, Results]) -> Gallery:
 
 
 def drawn(module: ModuleType, results: Results) -> list[Drawing]:
-    return list(module.draw(results))
+    return list(module.draw(Analysis(results)))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_names_are_unique_and_safe_and_captions_are_sentences(gallery: Gallery) 
 
 
 def test_curves_and_bands_are_the_estimates(studies: dict[str, Results], gallery: Gallery) -> None:
-    (panel,) = studies["factorial"].panels()
+    (panel,) = studies["factorial"].panels
     axes = gallery["factorial"]["curves"][0].figure.axes[0]
     lines = {tuple(line.get_ydata()): band for line, band in zip(axes.lines, axes.collections, strict=True)}
     for label in panel.labels:
@@ -214,7 +215,7 @@ def test_curves_and_bands_are_the_estimates(studies: dict[str, Results], gallery
 def test_differences_below_the_curves_are_paired_by_seed(
     studies: dict[str, Results], gallery: Gallery
 ) -> None:
-    (panel,) = studies["factorial"].panels()
+    (panel,) = studies["factorial"].panels
     below = gallery["factorial"]["curves"][0].figure.axes[1]
     last = panel.by_seed("last")
     expected = [100 * (last[label] - last[panel.reference]).mean() for label in panel.labels[1:]]
@@ -248,7 +249,7 @@ def test_a_configuration_looks_the_same_on_every_dataset(write: Write) -> None:
             curve = {seed: [0.9, last + seed / 100] for seed in range(3)}
             folder = write(curve, dataset=dataset, hidden=8 * (number + 1))
     looks = []
-    for drawing in curves.draw(read([folder])):
+    for drawing in curves.draw(Analysis(read([folder]))):
         (legend,) = drawing.figure.legends
         names = [text.get_text() for text in legend.get_texts()]
         lines = [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
@@ -262,9 +263,9 @@ def test_there_are_as_many_looks_as_reports_reckon_with() -> None:
 
 
 def test_effects_are_those_of_the_statistics(studies: dict[str, Results], gallery: Gallery) -> None:
-    (panel,) = studies["factorial"].panels()
+    (panel,) = studies["factorial"].panels
     (factorial,) = factorials(panel)
-    expected = claims(studies["factorial"]).effects_of(factorial, "last")
+    expected = Analysis(studies["factorial"]).comparisons.effects_of(factorial, "last")
     drawing = gallery["factorial"]["ablation"][0]
     bars = drawing.figure.axes[1].containers[0]  # the last session's
     assert bars.lines[0].get_xdata() == pytest.approx([100 * effect.mean for effect in expected.values()])
@@ -322,7 +323,7 @@ def test_sensitivity_marks_the_shared_configuration_in_every_panel(
         "loss",
         "encoder",
     }
-    (panel,) = results.panels()
+    (panel,) = results.panels
     last = panel.by_seed("last")
     apart = estimate(last["hidden 16"] - last[panel.reference])  # paired by seed, as in the tables
     drawn = {axes.get_title(loc="left"): axes for axes in shown}
@@ -345,12 +346,12 @@ def test_sensitivity_marks_the_shared_configuration_in_every_panel(
 def test_bars_of_sensitivity_are_the_largest_differences(
     studies: dict[str, Results], gallery: Gallery
 ) -> None:
-    (panel,) = studies["around"].panels()
+    (panel,) = studies["around"].panels
     drawing = gallery["around"]["sensitivity"][0]
     bars, *panels = [axes for axes in drawing.figure.axes if axes.get_visible()]
     last = panel.by_seed("last")
     expected = {}
-    for key, labels in one_at_a_time(panel).items():
+    for key, labels in one_at_a_time(panel, []).items():
         found = [estimate(last[label] - last[panel.reference]) for label in labels]
         expected[key] = max(found, key=lambda each: abs(each.mean))
     order = sorted(expected, key=lambda key: -abs(expected[key].mean))
@@ -370,8 +371,8 @@ def test_bars_of_sensitivity_have_the_asterisks_of_the_tests(tmp_path: Path) -> 
     cases = [{}, {"hidden": 16}, {"hidden": 512}, {"loss": "binary"}]
     results = read([write_study(tmp_path / "strong", cases, range(6))])
     (drawing,) = drawn(sensitivity, results)
-    (panel,) = results.panels()
-    test = claims(results).pair(panel, "hidden 512", panel.reference)
+    (panel,) = results.panels
+    test = Analysis(results).comparisons.pair(panel, "hidden 512", panel.reference)
     assert test and test.significant
     first, second = (text.get_text() for text in drawing.figure.axes[0].texts)
     assert first == f"{100 * test.mean:+.1f}* with 512"
@@ -404,7 +405,7 @@ def test_a_random_search_is_no_sensitivity_study(tmp_path: Path) -> None:
 def test_matrix_is_the_mean_over_seeds_below_the_diagonal(
     studies: dict[str, Results], gallery: Gallery
 ) -> None:
-    (panel,) = studies["factorial"].panels()
+    (panel,) = studies["factorial"].panels
     figure = gallery["factorial"]["matrix"][0].figure
     assert figure.axes[1].get_title(loc="left") == "none of the three"
     image = figure.axes[0].images[0].get_array()
@@ -432,7 +433,7 @@ def test_released_panels_say_that_they_leak(gallery: Gallery) -> None:
 def test_paths_begin_at_session_one_and_end_at_the_last(
     studies: dict[str, Results], gallery: Gallery
 ) -> None:
-    (panel,) = studies["two switches"].panels()
+    (panel,) = studies["two switches"].panels
     axes = gallery["two switches"]["tradeoff"][0].figure.axes[0]
     own = panel.sessions[panel.sessions["label"] == panel.reference]
     means = 100 * own.groupby("session")[["base_accuracy", "novel_accuracy"]].mean()
@@ -475,7 +476,7 @@ def test_searches_are_drawn_without_the_journal(tmp_path: Path) -> None:
     folder = search_study(tmp_path / "search", 12)
     (folder / "optuna.log").unlink()
     before, style_before = set(folder.rglob("*")), matplotlib.rcParams["axes.facecolor"]
-    drawings = {drawing.name.split("-")[1]: drawing for drawing in search.draw(read([folder]))}
+    drawings = {drawing.name.split("-")[1]: drawing for drawing in search.draw(Analysis(read([folder])))}
     assert set(drawings) == {"history", "importances", "slices", "coordinates"}
     assert set(folder.rglob("*")) == before
     assert matplotlib.rcParams["axes.facecolor"] == style_before

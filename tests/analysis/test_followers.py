@@ -7,7 +7,7 @@ import pytest
 from analysis.followers import MEASURES, follower_tables, read_followers
 from analysis.frame import read
 from analysis.published import published_tables, read_published
-from analysis.report import write_report
+from analysis.write import write_report
 from tests.analysis.conftest import Write
 
 CURVES = {0: [0.8, 0.7, 0.6], 1: [0.8, 0.7, 0.6]}

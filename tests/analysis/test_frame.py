@@ -134,7 +134,7 @@ def test_configurations_are_named_by_what_they_differ_in(write: Write) -> None:
     write({0: CURVE})
     write({0: CURVE}, gpil=False, nla=False, tla=False)
     folder = write({0: CURVE}, nla=False)
-    (panel,) = read([folder]).panels()
+    (panel,) = read([folder]).panels
     assert panel.labels == ["GPIL + NLA + TLA", "GPIL + TLA", "none of the three"]
 
 
@@ -142,7 +142,7 @@ def test_the_centre_is_the_reference_even_where_an_arm_has_the_default(write: Wr
     arms = [{}, {"hidden": 64}, {"dropout": 0.0}, {"finetune_steps": RunConfig.of().finetune_steps}]
     for arm in arms:
         folder = write({0: [0.5, 0.4]}, **{"finetune_steps": 10, **arm})
-    (panel,) = read([folder]).panels()
+    (panel,) = read([folder]).panels
     assert panel.labels[0] == "HAG-Meta"
     assert set(panel.labels[1:]) == {"hidden 64", "dropout 0", "finetune_steps 20"}
 
@@ -156,7 +156,7 @@ def test_a_setting_that_only_the_protocol_decides_names_nothing(write: Write) ->
 def test_records_of_an_older_version_are_never_taken_for_others(write: Write) -> None:
     # A version that did not know a setting yet: another configuration, though nothing else differs.
     older = reconfigured(write({0: CURVE}, study="older"), without="loss")
-    (panel,) = read([older, write({0: CURVE})]).panels()
+    (panel,) = read([older, write({0: CURVE})]).panels
     assert len(panel.labels) == 2 and all("[" in label for label in panel.labels)
 
 
@@ -166,7 +166,7 @@ def test_where_and_by(write: Write) -> None:
     folder = write({0: CURVE}, hidden=64, dropout=0.1)
     results = read([folder])
     assert set(results.where({"hidden": ["64"]}).runs["dropout"]) == {0.1, 0.5}
-    panels = results.by("hidden").panels()
+    panels = results.by("hidden").panels
     assert [panel.labels for panel in panels] == [["hidden 64"], ["hidden 16", "hidden 64"]]
     assert [panel.title.rpartition(", ")[2] for panel in panels] == ["dropout 0.1", "dropout 0.5"]
     with pytest.raises(UserError, match="no run has this value; expected one of 16, 64"):
@@ -180,13 +180,13 @@ def test_where_and_by(write: Write) -> None:
 def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> None:
     write({0: CURVE}, method="er-gnn")  # has a memory
     folder = write({0: CURVE})
-    (panel,) = read([folder]).where({"method": ["hag-meta"]}).panels()
+    (panel,) = read([folder]).where({"method": ["hag-meta"]}).panels
     assert panel.labels == ["HAG-Meta"]
 
 
 def test_setting_that_is_null_is_unknown_in_titles(write: Write) -> None:
     other = reconfigured(write({0: CURVE}, study="other"), classes=None)
-    titles = [panel.title for panel in read([write({0: CURVE}), other]).panels()]
+    titles = [panel.title for panel in read([write({0: CURVE}), other]).panels]
     assert [title.rpartition(", ")[2] for title in titles] == ["classes 12/12/27", "classes unknown"]
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.claims import claims
+from analysis.comparisons import Analysis
 from analysis.figures import margins as figure
-from analysis.findings import findings
 from analysis.frame import Results, read
 from analysis.margins import margin_tables, margins
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, sentences
 
 SEEDS = range(10)
 WAVE = (0.004, -0.003, 0.001)
@@ -38,7 +37,7 @@ def grid(write_once: Write) -> Results:
 
 
 def test_margins_are_over_the_best_other_that_is_no_oracle_and_tested_against_all(grid: Results) -> None:
-    (found,) = margins(grid)
+    (found,) = margins(Analysis(grid))
     cells = {(cell.n_way, cell.k_shot): cell for cell in found.cells}
     assert {shape: cell.rival for shape, cell in cells.items()} == {
         (2, 1): "GPN",
@@ -61,7 +60,7 @@ def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: 
             write(curves(0.45), method="posterior-means", **shape)
             write(curves(0.47, 1), method="gpn", **shape)
             folder = write(noisy, method="icarl", **shape)
-    (found,) = margins(read([folder]))
+    (found,) = margins(Analysis(read([folder])))
     assert [cell.rival for cell in found.cells] == ["iCaRL"] * 4
     assert [cell.behind for cell in found.cells] == [["GPN"]] * 4
     assert {cell.verdict for cell in found.cells} == {"behind"}
@@ -69,12 +68,14 @@ def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: 
 
 
 def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_again(grid: Results) -> None:
-    first, *others = findings(grid)
-    assert "is ahead of every other method in 2 of 4 combinations of N and K." in first
-    assert "It is behind at least one method in 1 of them." in first
+    first, *others = sentences(grid)
+    assert first.endswith(
+        "Of 4 combinations of N and K, 2 are ahead of every other method, 1 is behind at least one and 1 is "
+        "not ahead of all."
+    )
     asked_again = ("has the highest mean", "ahead of all others")
     assert not any(words in sentence for words in asked_again for sentence in others)
-    tested = {frozenset(pair[1:]) for pair in claims(grid).pairs.comparisons}
+    tested = {frozenset(pair[1:]) for pair in Analysis(grid).comparisons.pairs.comparisons}
     assert frozenset(("Posterior means (transductive)", "iCaRL")) not in tested  # the reference is GPN
 
 
@@ -85,18 +86,18 @@ def test_a_cell_that_no_map_has_is_asked_who_leads_there(write: Write) -> None:
             folder = write(curves(0.5 + own / 10, own), method=method, n_way=n_way, k_shot=k_shot, sessions=2)
     write(curves(0.4), method="posterior-means", n_way=3, k_shot=5, sessions=2)
     results = read([folder])
-    assert not margins(results)
-    tested = {frozenset(pair[1:]) for pair in claims(results).pairs.comparisons}
+    assert not margins(Analysis(results))
+    tested = {frozenset(pair[1:]) for pair in Analysis(results).comparisons.pairs.comparisons}
     assert frozenset(("GPN", "iCaRL")) in tested  # the reference is CEC
 
 
 def test_the_table_and_the_heat_map_say_the_same(grid: Results) -> None:
-    (table,) = margin_tables(grid)
+    (table,) = margin_tables(Analysis(grid))
     rows = [[cell.text + cell.mark for cell in row] for row in table.rows]
     assert table.columns[2] == "Posterior means (transductive)"
     assert [row[-1] for row in rows] == ["behind GPN", "ahead of all", "not ahead of all", "ahead of all"]
     assert any("queries among them, move its class means" in note for note in table.notes)
-    (drawing,) = figure.draw(grid)
+    (drawing,) = figure.draw(Analysis(grid))
     texts = [text.get_text() for text in drawing.figure.axes[0].texts]
     assert [text.split("\n")[0][-1] for text in texts] == ["▼", "▲", rows[2][5].split()[0][-1], "▲"]
     for text, row in zip(texts, rows, strict=True):
@@ -110,7 +111,7 @@ def test_without_both_n_and_k_or_another_method_there_are_none(write: Write) -> 
         write(curves(0.5), method="icarl", n_way=2, k_shot=k_shot, sessions=2)
         write(curves(0.5), method="gpn", n_way=3, k_shot=k_shot, sessions=2, study="alone")
         alone = write(curves(0.5), method="gpn", n_way=2, k_shot=k_shot, sessions=2, study="alone")
-    assert not list(margins(read([folder]))) and not list(margins(read([alone])))
+    assert not list(margins(Analysis(read([folder])))) and not list(margins(Analysis(read([alone]))))
 
 
 def test_too_few_seeds_are_neither_ahead_nor_behind(write: Write) -> None:
@@ -121,17 +122,17 @@ def test_too_few_seeds_are_neither_ahead_nor_behind(write: Write) -> None:
                 few = {seed: curve for seed, curve in curves(last, own).items() if seed < 3}
                 folder = write(few, method=method, **shape)
     results = read([folder])
-    badge, first, *_ = findings(results)
+    badge, first, *_ = sentences(results)
     assert badge == "3 seeds: too few to test, at least 6 needed."
     assert first == (
         "On debian, strict, Posterior means (transductive) has a margin of +5.0 to +5.0 points over the best "
-        "other method in 4 combinations of N and K. There are too few seeds to test the margins."
+        "other method. All 4 combinations of N and K have too few seeds to test."
     )
-    (table,) = margin_tables(results)
+    (table,) = margin_tables(Analysis(results))
     assert table.badge and {row[-1].text for row in table.rows} == {"too few seeds"}
 
 
 def test_maps_share_the_report_s_budget(grid: Results) -> None:
-    told = claims(grid)
+    told = Analysis(grid).comparisons
     assert len(told.margins.comparisons) == 8
     assert told.tested == sum(len(each.comparisons) for each in told.families)

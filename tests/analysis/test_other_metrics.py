@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from analysis import explorer
+from analysis.comparisons import Analysis
 from analysis.frame import read
 from analysis.page import SECTIONS
-from analysis.report import write_report
 from analysis.table import Table
 from analysis.tables import make_tables
+from analysis.write import write_report
 from hagmeta.common.records.metrics import MetricDeclaration, to_record
 from tests.analysis.conftest import Write
 
@@ -24,7 +25,9 @@ def curves(seeds: int) -> dict[int, list[float]]:
 
 
 def others(folder: Path) -> list[Table]:
-    return [table for table in make_tables(read([folder])) if table.name.startswith("other-metrics")]
+    return [
+        table for table in make_tables(Analysis(read([folder]))) if table.name.startswith("other-metrics")
+    ]
 
 
 def told(lift: list[float | None], cost: float | None, source: str = "0123456789ab") -> dict[str, object]:
@@ -56,7 +59,7 @@ def test_declared_metrics_have_a_table_with_the_best_of_each_in_bold(study: Path
 
 
 def test_declared_metrics_have_the_same_texts_on_the_page_to_explore(study: Path) -> None:
-    found = explorer.data(read([study]))
+    found = explorer.data(Analysis(read([study])))
     (panel,) = found["panels"]
     titles = [each["title"] for each in found["metrics"]]
     lift, cost = (panel["numbers"][titles.index(name)] for name in ("lift", "cost of errors"))

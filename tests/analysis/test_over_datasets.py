@@ -14,24 +14,20 @@ import scipy.stats
 
 from analysis.__main__ import main
 from analysis.across import across_tables
-from analysis.claims import claims
+from analysis.comparisons import Analysis
 from analysis.cost import PRETRAINING, charged, front
 from analysis.figures import over_datasets as figures
-from analysis.findings import findings
 from analysis.frame import Results, read
 from analysis.over_datasets import (
     OverDatasets,
-    over_datasets,
-    over_datasets_words,
-    rating_table,
-    why_not,
 )
+from analysis.rating import rating_table, why_not
 from analysis.statistics import estimate
 from analysis.tables import estimate_cell, make_tables
-from analysis.words import points, size
+from analysis.words import points
 from hagmeta.config.settings import PretrainSettings
 from hagmeta.layers.encoders.registry import EncoderSettings
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, sentences
 
 METHODS = ("hag-meta", "gpn", "icarl", "cec")
 DATASETS = ("debian", "metamath", "wordnet")
@@ -121,40 +117,45 @@ def test_missing_seeds_make_no_winner_anywhere_on_the_page(write: Write) -> None
         write(easy, method="cec", dataset=dataset)
     results = read([folder])
     assert results.runs.groupby("label")["last"].mean().idxmax() == "CEC"
-    found = over_datasets(results)
+    found = Analysis(results).over_datasets
     assert found is not None and found.ranks["CEC"].tolist() == [4, 4, 4]
-    (methods,) = (table for table in across_tables(results) if table.name == "across-methods")
+    (methods,) = (table for table in across_tables(Analysis(results)) if table.name == "across-methods")
     (row,) = (row for row in methods.rows if row[0].text == "CEC")
     assert row[-2].text == "4.0" and row[-1].text == "behind on all" and not any(cell.best for cell in row)
-    for table in make_tables(results):
+    for table in make_tables(Analysis(results)):
         if table.name.startswith("summary"):
             assert table.rows[-1][0].text == "CEC" and table.rows[-1][5].text == "4"
             assert [cell.text for row in table.rows for cell in row if cell.best] == [table.rows[0][4].text]
-    text = " ".join(findings(results))
+    text = " ".join(sentences(results))
     assert "CEC has the highest" not in text and ": ." not in text
 
 
 def test_over_three_datasets(compared: Results) -> None:
-    found = over_datasets(compared)
+    found = Analysis(compared).over_datasets
     assert found is not None and found.methods == ["HAG-Meta", "CEC", "GPN", "iCaRL"]
-    table = rating_table(compared)
+    table = rating_table(Analysis(compared))
     assert table is not None and [row[0].text for row in table.rows] == ["CEC", "iCaRL", "GPN", "HAG-Meta"]
     assert "There are no intervals: they need 6 datasets, and there are 3." in table.caption
     assert [row[2].text for row in table.rows] == ["best", "not separated", "not separated", "separated"]
     assert "or more" in table.rows[0][4].text and "or less" in table.rows[-1][4].text
-    first, said = over_datasets_words(compared)
-    assert first == "Over 3 datasets, CEC has the best mean rank: 1.0 of 4."
-    assert said.startswith("Nemenyi's test separates CEC from HAG-Meta")
-    assert f"critical difference {found.critical_difference:.1f}" in said and "Friedman's test" in said
-    drawings = list(figures.draw(compared))
+    assert sentences(compared)[0].startswith(
+        "Over 3 datasets, CEC has the best mean rank: 1.0 of 4. Nemenyi's test separates HAG-Meta from CEC. "
+        "Friedman's test of equal mean ranks gives p = "
+    )
+    assert f"critical difference {found.critical_difference:.1f}" in table.caption
+    drawings = list(figures.draw(Analysis(compared)))
     assert [each.name.split("-")[-1] for each in drawings] == ["ranks", "improvement", "ratings", "profiles"]
 
 
 def test_with_two_datasets_it_says_why_there_is_nothing(compared: Results) -> None:
     two = compared._with(compared.runs[compared.runs["dataset"] != "debian"])
-    assert over_datasets(two) is None and rating_table(two) is None and not list(figures.draw(two))
-    assert why_not(two) == "no ranking: it needs 3 datasets, and there are 2"
-    assert why_not(compared) == ""
+    assert (
+        Analysis(two).over_datasets is None
+        and rating_table(Analysis(two)) is None
+        and not list(figures.draw(Analysis(two)))
+    )
+    assert why_not(Analysis(two)) == "no ranking: it needs 3 datasets, and there are 2"
+    assert why_not(Analysis(compared)) == ""
 
 
 def test_pre_training_is_charged_to_all_that_used_it(write: Write) -> None:
@@ -179,7 +180,7 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
 
 
 def test_a_table_for_papers_fits_a_column(compared: Results) -> None:
-    tables = {table.name: table for table in make_tables(compared)}
+    tables = {table.name: table for table in make_tables(Analysis(compared))}
     paper = tables["summary-debian-strict-3-way-5-shot"].paper
     assert paper is not None and paper.columns == ["", "first", "avg.", "last", "difference"]
     columns = zip(*([*paper.columns], *([cell.text for cell in row] for row in paper.rows)), strict=True)
@@ -192,10 +193,9 @@ def test_every_number_on_the_page_is_of_one_object(compared: Results, tmp_path: 
     page = (tmp_path / "report" / "index.html").read_text()
     text = html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"(?s)<(script|style).*?</\1>", "", page)))
     text = text.replace("\N{NO-BREAK SPACE}", " ")
-    told = claims(compared)
+    told = Analysis(compared).comparisons
     known = {points(each) for kind in told.families for each in kind.comparisons.values()}
-    known |= {size(each) for kind in told.families for each in kind.comparisons.values()}
-    for panel in compared.panels():
+    for panel in compared.panels:
         for one in panel.labels:
             known |= {points(each) for each in told.against(panel, one).values()}
     differences = re.findall(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\]", text)

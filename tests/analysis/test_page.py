@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.page import SECTIONS, Fact, Notice, Picture, caption_parts, render, svg_size
+from analysis.page import SECTIONS, Fact, Notice, Page, Picture, caption_parts, render, svg_size
 from analysis.table import Cell, Table
 from tests.analysis.browsing import BACKSPACE, CONTRAST, ENTER, ESCAPE, SELECT_ALL, find, texts
 
@@ -59,7 +59,7 @@ def page(
         "command": "python -m analysis results/ablation",
         "data": "frame.parquet",
     }
-    return render(tables=tables, pictures=pictures, notices=notices, leaks=leaks, **words | changes)
+    return render(Page(tables=tables, pictures=pictures, notices=notices, leaks=leaks, **words | changes))
 
 
 # What is written, without a browser.

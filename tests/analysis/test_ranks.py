@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from analysis.designs import rankings
+from analysis.comparisons import Analysis
 from analysis.frame import read
 from analysis.ranks import rank_tables
 from tests.analysis.conftest import Write
@@ -24,13 +24,13 @@ def test_ranks_under_each_value_and_what_changes(write: Write) -> None:
         write(
             curves(0.7), method=method, visibility="whole", rehearsal="none"
         )  # two settings at once: left out
-    (ranking,) = [each for each in rankings(read([folder])) if each.setting == "rehearsal"]
+    (ranking,) = [each for each in Analysis(read([folder])).rankings if each.setting == "rehearsal"]
     assert ranking.values == ["all", "none"]
     assert ranking.ranks("all") == {"proto-gcn": 1, "hag-meta": 2, "cec": 3}
     assert ranking.ranks("none") == {"hag-meta": 1, "cec": 2, "proto-gcn": 3}
     assert ranking.changes("none")["proto-gcn"].mean() == pytest.approx(-0.3)
     assert ranking.agreement("none") == pytest.approx(-1 / 3)
-    table = next(table for table in rank_tables(read([folder])) if "rehearsal" in table.title)
+    table = next(table for table in rank_tables(Analysis(read([folder]))) if "rehearsal" in table.title)
     assert table.columns == [
         "method",
         "rehearsal all",
@@ -50,11 +50,11 @@ def test_a_default_that_depends_on_the_method_is_told_by_its_value(write: Write)
     for method in LAST:
         folder = write(curves(LAST[method]), method=method, pretrain_on="base")
         write(curves(0.6), method=method, pretrain_on="known")
-    (ranking,) = rankings(read([folder]))
+    (ranking,) = Analysis(read([folder])).rankings
     assert ranking.setting == "pretrain_on" and ranking.values == ["base", "known"]
 
 
 @pytest.mark.parametrize("changes", [{"hidden": 64}, {"method": "gpn"}])
 def test_nothing_to_rank(write: Write, changes: dict[str, Any]) -> None:
     write(curves(0.5))
-    assert not list(rankings(read([write(curves(0.6), **changes)])))
+    assert not list(Analysis(read([write(curves(0.6), **changes)])).rankings)

@@ -28,7 +28,7 @@ def test_a_report_has_its_page_figures_tables_and_data_and_the_next_nothing_of_i
     assert main([str(study)]) == 0
     report = study / "report"
     page = (report / "index.html").read_text()
-    assert "GPIL adds 5.0 points" in page and "python -m analysis" in page
+    assert "effect of GPIL is +5.0" in page and "python -m analysis" in page
     names = {path.stem for path in (report / "tables").glob("*.tex")}
     assert {"sessions-debian-strict-3-way-5-shot", "effects-debian-strict-3-way-5-shot", "cost"} <= names
     figures = {path.stem for path in (report / "figures").glob("*.svg")}
@@ -48,7 +48,7 @@ def test_a_second_report_leaves_nothing_of_the_first(study: Path) -> None:
     assert main([str(study), "--where", "gpil=true"]) == 0
     assert link not in (study / "report" / "index.html").read_text() and not explorer.exists()
     assert not list((study / "report" / "tables").glob("effects-*"))
-    assert "GPIL adds" not in (study / "report" / "index.html").read_text()
+    assert "effect of GPIL" not in (study / "report" / "index.html").read_text()
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -13,22 +13,20 @@ from typing import Any, cast
 import pytest
 
 import hagmeta
-from analysis.across import across_tables, by_dataset
-from analysis.claims import claims
 from analysis.compare import place
+from analysis.comparisons import Analysis
 from analysis.explorer import data
-from analysis.findings import findings
 from analysis.frame import Panel, Results, read
-from analysis.margins import margin_tables
 from analysis.ranks import rank_tables
 from analysis.references import read_references
+from analysis.report import Report
 from analysis.table import Table
-from analysis.tables import make_tables, summary_table
+from analysis.tables import summary_table
 from hagmeta.common.errors import UserError
 from hagmeta.common.records.records import OpenRecord, Record
 from hagmeta.config.run_config import SETTINGS, RunConfig, resolve
 from study import archive
-from tests.analysis.conftest import Write, about, figures, reconfigured
+from tests.analysis.conftest import Write, about, figures, reconfigured, sentences
 
 METHODS = {"sgc-ncm": 0.0, "sgc-ridge": 0.01, "hag-meta": 0.02}
 SEEDS = range(6)
@@ -98,8 +96,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def tables_of(results: Results) -> Iterator[Table]:
-    for made in (make_tables, across_tables, margin_tables, rank_tables):
-        yield from made(results)
+    yield from Report(results).tables
 
 
 def numbers_of(table: Table) -> Iterator[float]:
@@ -127,32 +124,32 @@ def test_two_values_of_every_setting_of_the_task_are_tried_here() -> None:
 
 def test_results_of_different_tasks_share_no_panel_mean_or_rank(both: tuple[str, Results]) -> None:
     key, found = both
-    panels = found.panels()
+    panels = found.panels
     assert len(panels) == 2
     for panel in panels:
         assert panel.runs[key].nunique() == 1 and len(panel.labels) == len(METHODS)
-        ranks = [row[5].text for row in summary_table(panel, claims(found)).rows]
+        ranks = [row[5].text for row in summary_table(panel, Analysis(found).comparisons).rows]
         assert ranks == ["1", "2", "3"]
     for table in tables_of(found):
         if table.name != "cost":
             assert not [number for number in numbers_of(table) if is_mixed(number)], table.name
-    assert not by_dataset(found) or key == "dataset"
+    assert not Analysis(found).by_dataset or key == "dataset"
 
 
 def test_only_a_method_itself_is_compared_between_tasks(both: tuple[str, Results]) -> None:
     key, found = both
-    told = claims(found)
+    told = Analysis(found).comparisons
     for family in (told.pairs, told.margins, told.effects):
         assert all(abs(each.mean) < 0.1 for each in family.comparisons.values())
-    titles = {panel.title for panel in found.panels()}
+    titles = {panel.title for panel in found.panels}
     assert {panel for panel, *_ in told.pairs.comparisons} == titles
     assert all(name != key or where for where, name, *_ in told.values.comparisons)
-    for sentence in findings(found):
+    for sentence in sentences(found):
         assert not re.search(r"[78]\d\.\d points", sentence) or key in {"protocol", "k_shot"}, sentence
 
 
 def test_the_explorer_keeps_tasks_apart(both: tuple[str, Results]) -> None:
-    panels = data(both[1])["panels"]
+    panels = data(Analysis(both[1]))["panels"]
     assert [len(panel["rows"]) for panel in panels] == [len(METHODS)] * 2
     shares = [metric["values"] for panel in panels for metric in panel["numbers"]]
     assert not [n for rows in shares for row in rows for n in row if isinstance(n, int) and is_mixed(n / 10)]
@@ -212,17 +209,17 @@ def test_references_of_one_graph_have_one_task(key: str) -> None:
 
 def test_methods_under_different_labels_are_not_compared(tmp_path: Path) -> None:
     found = write_both(tmp_path, "rehearsal")
-    assert [panel.title[-len("rehearsal none") :].strip(", ") for panel in found.panels()] == [
+    assert [panel.title[-len("rehearsal none") :].strip(", ") for panel in found.panels] == [
         "rehearsal all",
         "rehearsal none",
     ]
-    for panel, one, other in claims(found).pairs.comparisons:
+    for panel, one, other in Analysis(found).comparisons.pairs.comparisons:
         values = {label[label.index("rehearsal") :].strip(")") for label in (one, other)}
         assert len(values) == 1 and panel.endswith(values.pop())
     for table in tables_of(found):
         if table.name != "cost":
             assert not [number for number in numbers_of(table) if is_mixed(number)], table.name
-    assert {key[1:3] for key in claims(found).values.comparisons} == {("rehearsal", "none")}
+    assert {key[1:3] for key in Analysis(found).comparisons.values.comparisons} == {("rehearsal", "none")}
 
 
 def test_methods_that_each_ran_under_other_labels_are_not_compared(write: Write) -> None:
@@ -230,9 +227,9 @@ def test_methods_that_each_ran_under_other_labels_are_not_compared(write: Write)
     write({seed: [0.9, 0.9, 0.8] for seed in SEEDS}, method="sgc-ncm")
     folder = write({seed: [0.9, 0.9, 0.4] for seed in SEEDS}, method="sgc-ridge", rehearsal="none")
     found = read([folder])
-    assert not claims(found).pairs.comparisons
+    assert not Analysis(found).comparisons.pairs.comparisons
     assert found.labels == ["SGC-NCM (rehearsal all)", "sgc-ridge (rehearsal none)"]
-    assert not [text for text in findings(found) if "behind" in text or "ahead" in text]
+    assert not [text for text in sentences(found) if "behind" in text or "ahead" in text]
 
 
 def test_one_method_is_compared_with_itself_and_every_row_names_its_labels(write: Write) -> None:
@@ -240,9 +237,9 @@ def test_one_method_is_compared_with_itself_and_every_row_names_its_labels(write
     write({seed: [0.9, 0.9, 0.7] for seed in SEEDS}, method="hag-meta", hidden=16)
     folder = write({seed: [0.9, 0.9, 0.4] for seed in SEEDS}, method="hag-meta", rehearsal="none")
     found = read([folder])
-    (panel,) = found.panels()
+    (panel,) = found.panels
     assert panel.labels == ["rehearsal all", "rehearsal all, hidden 16", "rehearsal none"]
-    verdict = claims(found).pairs[panel.title, "rehearsal none", "rehearsal all"].verdict
+    verdict = Analysis(found).comparisons.pairs[panel.title, "rehearsal none", "rehearsal all"].verdict
     assert verdict == "behind"
 
 
@@ -252,9 +249,9 @@ def test_the_labels_of_one_method_are_an_axis_beside_another_method(write: Write
     write({seed: [0.9, 0.9, 0.4] for seed in SEEDS}, method="sgc-ncm", rehearsal="none")
     folder = write({seed: [0.9, 0.9, 0.7] for seed in SEEDS}, method="sgc-ridge")
     found = read([folder])
-    ((_, setting, value, method),) = claims(found).values.comparisons
+    ((_, setting, value, method),) = Analysis(found).comparisons.values.comparisons
     assert (setting, value, method) == ("rehearsal", "none", "sgc-ncm")
-    (table,) = rank_tables(found)
+    (table,) = rank_tables(Analysis(found))
     assert table.title.startswith("Does rehearsal matter?") and [row[-1].text for row in table.rows] == [
         "behind"
     ]
@@ -265,7 +262,7 @@ def test_an_upper_bound_is_in_the_panel_of_every_value_of_the_labels(write: Writ
         for rehearsal in ("all", "none"):
             write({seed: [0.9, 0.9, 0.8] for seed in SEEDS}, method=method, rehearsal=rehearsal)
     folder = write({seed: [0.9, 0.9, 0.85] for seed in SEEDS}, method="joint")
-    panels: list[Panel] = read([folder]).panels()
+    panels: list[Panel] = read([folder]).panels
     assert [len(panel.labels) for panel in panels] == [3, 3]
     assert all("Joint (oracle)" in panel.labels for panel in panels)
 
@@ -288,12 +285,12 @@ def test_datasets_of_different_tasks_are_not_summarised_together(write: Write) -
             curve = {seed: [0.9, 0.9, 0.8] for seed in SEEDS}
             folder = write(curve, method=method, dataset=dataset, visibility=visibility)
         found = read([folder])
-        assert bool(by_dataset(found)) == (dataset == "foldoc")
+        assert bool(Analysis(found).by_dataset) == (dataset == "foldoc")
 
 
 def test_a_report_names_what_is_not_the_default(both: tuple[str, Results]) -> None:
     key, found = both
-    named = " ".join([*found.not_default, *(panel.title for panel in found.panels())])
+    named = " ".join([*found.not_default, *(panel.title for panel in found.panels)])
     value = found.runs.loc[found.runs["last"] < 0.5, key].iloc[0]
     assert str(value).lower() in named.lower()
 
@@ -304,4 +301,4 @@ def test_a_setting_of_the_task_of_a_plug_in_separates_panels(tmp_path: Path) -> 
         record = record_of(HIGH, 0, method=method)
         scopes = record["scopes"] | {"distance": "task"}
         reconfigured(save(tmp_path / method, record | {"scopes": scopes}), distance=value)
-    assert [panel.title[-10:] for panel in read([tmp_path]).panels()] == ["distance 1", "distance 2"]
+    assert [panel.title[-10:] for panel in read([tmp_path]).panels] == ["distance 1", "distance 2"]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from analysis.findings import findings
+from analysis.comparisons import Analysis
+from analysis.facts import facts
 from analysis.frame import read
-from analysis.report import facts
 from analysis.tables import make_tables
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, sentences
 
 OVERLAP = "debian: of the fresh seeds' test nodes 78 % were train or validation nodes."
 CHOSEN: dict[str, dict[str, Any]] = {
@@ -71,12 +71,12 @@ def test_the_report_of_a_search_is_made_of_what_confirms_its_last_choice(searche
     results = read([searched])
     assert len(results.runs) == 4 * 10 and set(results.runs["seed"]) == set(range(3, 13))
     assert results.missing == []  # of what was chosen before, nothing is missed
-    tables = {table.name: table for table in make_tables(results)}
+    tables = {table.name: table for table in make_tables(Analysis(results))}
     for dataset in ("debian", "cora-full"):
         rows = tables[f"sessions-{dataset}-strict-3-way-5-shot"].rows
         assert [row[0].text for row in rows] == ["HAG-Meta", "CEC"]  # and not what was chosen for each
         assert [row[1].text for row in rows] == ["10", "10"]
-    assert any("HAG-Meta is ahead of CEC at the last session" in text for text in findings(results))
+    assert any("It is ahead of CEC." in text for text in sentences(results))
 
 
 def test_what_one_launch_chose_stands_beside_what_another_did(searched: Path, write: Write) -> None:
@@ -87,13 +87,13 @@ def test_what_one_launch_chose_stands_beside_what_another_did(searched: Path, wr
     chosen = results.runs.groupby(["dataset", "method"])["hidden"].unique().map(list).to_dict()
     assert chosen[("debian", "cec")] == [32] and chosen[("cora-full", "cec")] == [128]
     assert chosen[("debian", "hag-meta")] == [64]
-    (table,) = [table for table in make_tables(results) if table.name.startswith("search-")]
+    (table,) = [table for table in make_tables(Analysis(results)) if table.name.startswith("search-")]
     assert [row[0].text for row in table.rows].count("debian cec") == 1
 
 
 def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path) -> None:
     results = read([searched])
-    (table,) = [table for table in make_tables(results) if table.name.startswith("search-")]
+    (table,) = [table for table in make_tables(Analysis(results)) if table.name.startswith("search-")]
     assert table.columns == ["search", "samples", "validation", "learning_rate", "hidden"]
     shown = [[cell.text for cell in row] for row in table.rows]
     assert shown[0] == ["debian hag-meta", "32", "61.0", "0.0123", "64"]
@@ -104,7 +104,7 @@ def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path
         "Pruned samples did not run all seeds, because they were significantly worse.",
         OVERLAP,
     ]
-    told = {fact.name: fact.value for fact in facts(results)}
+    told = {fact.name: fact.value for fact in facts(Analysis(results))}
     chosen = "the best of 32 samples (10 pruned) in 6 searches, seeds 0, 1, 2, by macro accuracy"
     assert told["chosen"] == chosen
     assert told["overlap"] == OVERLAP

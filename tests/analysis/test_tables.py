@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from analysis.comparisons import Analysis
 from analysis.figures import curves, published
-from analysis.findings import findings
 from analysis.frame import Results, read
 from analysis.labels import transductive_words
 from analysis.published import published_tables
 from analysis.table import Table, escape_latex, save, to_latex, to_markdown
 from analysis.tables import make_tables
-from tests.analysis.conftest import Write
+from tests.analysis.conftest import Write, sentences
 
 FULL = {seed: (0.80, 0.70, last) for seed, last in enumerate([0.60, 0.62, 0.58, 0.61, 0.59, 0.63])}
 WITHOUT = {seed: (0.60, 0.58, last) for seed, last in enumerate([0.55, 0.56, 0.54, 0.57, 0.53, 0.58])}
@@ -40,7 +40,7 @@ def made(study: Path) -> dict[str, Table]:
 
 
 def tables(results: Results) -> dict[str, Table]:
-    return {table.name: table for table in make_tables(results)}
+    return {table.name: table for table in make_tables(Analysis(results))}
 
 
 def texts(table: Table) -> list[list[str]]:
@@ -119,9 +119,9 @@ def test_the_effect_of_a_switch(made: dict[str, Table]) -> None:
 
 
 def test_the_finding_in_plain_words(study: Path) -> None:
-    assert findings(read([study])) == [
-        "At the last session, GPIL adds 5.0 points [4.1, 5.9]. "
-        "At session 0, GPIL adds 20.0 points [20.0, 20.0]."
+    assert sentences(read([study])) == [
+        "The effect of GPIL is +5.0 points [+4.1, +5.9] at the last session (ahead), and +20.0 points "
+        "[+20.0, +20.0] at session 0 (ahead)."
     ]
 
 
@@ -176,16 +176,16 @@ def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
         write(dict.fromkeys(more, (0.83, 0.5, 0.58)), nla=nla)
         write(dict.fromkeys(more, (0.81, 0.5, 0.58)), nla=nla, gpil=False, instead_of_gpil="supervised")
         write(dict.fromkeys(more, (0.61, 0.5, 0.58)), nla=nla, gpil=False)
-    told = findings(read([with_controls(write)]))
-    assert told[0] == (
-        "At session 0: GPIL adds 22.0 points [22.0, 22.0] over no training. Supervised training adds 20.0 "
-        "points [20.0, 20.0] over no training. GPIL adds 2.0 points [2.0, 2.0] over supervised training on "
-        "the same labels. The gain of supervised training is due to the labels."
+    told = sentences(read([with_controls(write)]))
+    pairs = (
+        "GPIL minus supervised training",
+        "Supervised training minus no training",
+        "GPIL minus no training",
     )
-    assert told[1].startswith("At the last session: ")
-    assert "Supervised training makes less than 1 point of difference compared with no training" in told[1]
-    assert "due to the labels" not in told[1]
-    assert told[2].startswith("At the last session, NLA")
+    assert [text.split(" is ")[0] for text in told] == [*pairs, "The effect of NLA"]
+    first = [text.split(", and ")[1] for text in told[:3]]
+    assert first == [f"+{n}.0 points [+{n}.0, +{n}.0] at session 0 (ahead)." for n in (2, 20, 22)]
+    assert "at the last session (equivalent)" in told[1]
 
 
 def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
@@ -197,9 +197,9 @@ def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
     assert sorted(names) == sorted(
         f"{kind}-{place}-{on}" for kind in ("ablation", "effects") for on in ("base", "known")
     )
-    told = findings(results)
+    told = sentences(results)
     assert [text.split(":")[0] for text in told[:4]] == [
-        f"On debian, strict, 3-way 5-shot; pretrain_on {on}" for on in ("base", "base", "known", "known")
+        f"On debian, strict, 3-way 5-shot; pretrain_on {on}" for on in ("base",) * 4
     ]
 
 
@@ -210,26 +210,28 @@ def test_few_seeds_claim_nothing(write: Write) -> None:
     table = tables(results)["effects-debian-strict-3-way-5-shot"]
     assert not any(cell.mark for row in table.rows for cell in row)
     assert texts(table)[0][-1].startswith("too few seeds: needs ")
-    badge, *rest = findings(results)
+    badge, *rest = sentences(results)
     assert badge == "3 seeds: too few to test, at least 6 needed."
-    assert rest[0].endswith(". 3 seeds are too few to test these effects.")
+    assert rest[0].endswith("] at session 0 (too few seeds).")
 
 
 def test_an_effect_of_nothing_is_called_that(write: Write) -> None:
     write(FULL)
     other = {seed: (*curve[:-1], curve[-1] + (-1) ** seed * 0.005) for seed, curve in FULL.items()}
     folder = write(other, nla=False)
-    assert findings(read([folder]))[0].startswith(
-        "At the last session, NLA makes less than 1 point of difference: +0.0 points ["
-    )
+    start = r"The effect of NLA is \+0\.0 points \[-\d\.\d, \+\d\.\d\] at the last session \(equivalent\)"
+    assert re.match(start, sentences(read([folder]))[0])
 
 
 def test_an_effect_that_is_open_says_what_would_have_been_found(write: Write) -> None:
     write(FULL)
     other = {seed: (*curve[:-1], curve[-1] + (-1) ** seed * 0.03) for seed, curve in FULL.items()}
     folder = write(other, nla=False)
-    start = r"At the last session, the effect of NLA is undecided: \+0\.0 points \[-3\.4, \+3\.4\]\. "
-    assert re.match(start + r"The test detects \d\.\d points with 80 % power\.", findings(read([folder]))[0])
+    results = read([folder])
+    start = "The effect of NLA is +0.0 points [-3.4, +3.4] at the last session (undecided)"
+    assert sentences(results)[0].startswith(start)
+    (row,) = texts(tables(results)["effects-debian-strict-3-way-5-shot"])
+    assert re.match(r"undecided: detects \d\.\d, needs \d+ seeds", row[-1])
 
 
 def test_the_oracle_is_never_best(write: Write) -> None:
@@ -254,7 +256,7 @@ def test_smoothed_answers_are_marked_as_transductive(write: Write) -> None:
     table = next(t for t in tables(results).values() if t.name.startswith("sessions"))
     assert {row[0].text for row in table.rows} == {"HAG-Meta (smoothed)", "Proto-GCN", "GPN (smoothed)"}
     assert any("have transductive predictions" in note for note in table.notes)
-    (drawing,) = curves.draw(results)
+    (drawing,) = curves.draw(Analysis(results))
     assert "have transductive predictions" in drawing.caption
 
 
@@ -316,7 +318,7 @@ def test_an_oracle_that_is_exceeded_is_no_upper_bound_there(write: Write) -> Non
         "HAG-Meta (+5.0 points [+5.0, +5.0])."
     )
     assert notes["cora-full"][-1].endswith("never see. It is an upper bound and is not ranked.")
-    said = [text for text in findings(results) if "not an upper bound" in text]
+    said = [text for text in sentences(results) if "not an upper bound" in text]
     assert len(said) == 1 and said[0].startswith("On debian, strict, 3-way 5-shot: Joint (oracle)")
 
 
@@ -324,7 +326,7 @@ def test_three_seeds_do_not_refute_a_bound(write: Write) -> None:
     few = {seed: shifted(0.0)[seed] for seed in range(3)}
     write(few, method="joint")
     folder = write({seed: shifted(0.05)[seed] for seed in few}, method="hag-meta")
-    assert not [text for text in findings(read([folder])) if "upper bound" in text]
+    assert not [text for text in sentences(read([folder])) if "upper bound" in text]
 
 
 def macro(write: Write, curves: dict[int, tuple[float, ...]], values: list[float], **settings: Any) -> Path:
@@ -424,7 +426,7 @@ def test_switches_are_told_of_one_at_a_time_where_they_make_no_factorial(write: 
         *("GPIL + NLA + TLA", "GPIL + TLA", "GPIL + NLA", "tla_weights uniform", "nla_weights oracle")
     ]
     # The oracle has the largest change but does not count, because nobody can choose it.
-    (sentence,) = findings(results)
+    (sentence,) = sentences(results)
     assert sentence.endswith("The largest change is -5.0 points [-5.9, -4.1], with tla_weights uniform.")
 
 
@@ -467,12 +469,12 @@ def test_supervised_training_is_no_row_of_the_papers(write: Write) -> None:
 
 def test_the_papers_curves_are_drawn_beside_ours_and_not_with_them(write: Write) -> None:
     results = read([write(FULL, dataset="amazon-clothing")])
-    (drawing,) = published.draw(results)
+    (drawing,) = published.draw(Analysis(results))
     ours, paper = drawing.figure.axes[0].lines
     assert list(ours.get_ydata())[:2] == pytest.approx([80.0, 70.0])
     assert list(paper.get_ydata())[:2] == [84.15, 75.32] and len(paper.get_ydata()) == 10
     assert "strict" in drawing.caption
-    assert not list(published.draw(read([write(FULL, study="other")])))
+    assert not list(published.draw(Analysis(read([write(FULL, study="other")]))))
 
 
 def test_markdown_and_latex_keep_every_cell(made: dict[str, Table]) -> None:
@@ -510,7 +512,7 @@ def test_rows_of_mixed_versions_are_marked(write: Write) -> None:
         {2: FULL[2]}, record={"environment": environment | {"peak_gpu_bytes": 0, "peak_memory_bytes": 1}}
     )
     results = read([folder])
-    (panel,) = results.panels()
+    (panel,) = results.panels
     assert panel.mixed == {panel.reference}
     table = tables(results)["sessions-debian-strict-3-way-5-shot"]
     assert table.rows[0][1].mark == "†" and any(note.startswith("†") for note in table.notes)

@@ -32,7 +32,7 @@ def plugged(folder: Path, identity: str, **traits: str) -> Path:
 def test_methods_are_ordered_by_role_and_title(write: Write) -> None:
     for method in ("posterior-means", "icarl", "hag-meta", "joint", "cec", "frozen"):
         folder = write(curves(0.5), method=method)
-    (panel,) = read([folder]).panels()
+    (panel,) = read([folder]).panels
     assert panel.labels == [
         *("HAG-Meta", "CEC", "iCaRL", "Posterior means (transductive)", "Frozen", "Joint (oracle)")
     ]

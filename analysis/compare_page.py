@@ -6,27 +6,18 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from analysis import table
 from analysis.comparable import spanned
 from analysis.compare import Placed, place
 from analysis.compare_tables import about_references, compare_tables
-from analysis.compare_words import citations, paragraph, sentences
+from analysis.compare_words import citations, findings, paragraph
+from analysis.facts import lost_runs, tests_words
 from analysis.figures import against
-from analysis.inference import ALIKE, DIFFERENT, LEVEL, MARGIN
-from analysis.page import Fact, Notice, Pasted, render
+from analysis.inference import MARGIN
+from analysis.page import Fact, Notice, Page, Pasted
 from analysis.references import DEFAULTS
-from analysis.report import (
-    FRAME,
-    asymmetry,
-    check_report_folder,
-    named_apart,
-    remove_others,
-    save_drawing,
-    write_frame,
-)
 from analysis.words import count_of_seeds, listed
+from analysis.write import check_report_folder, write_page
 from hagmeta.common.command import as_typed
-from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import written_whole
 
 
@@ -56,35 +47,22 @@ def write_comparison(
     """
     check_report_folder("the comparison", out, force=force)
     placed = place(folders, kind=kind, metric=metric, margin=margin)
-    tables = list(named_apart(compare_tables(placed)))
     pasted = [Pasted(label, paragraph(placed, label), citations(placed, label)) for label in placed.labels]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_frame(placed.results, out / FRAME)
-        written = [path for each in tables for path in table.save(each, out / "tables")]
-        pictures = [save_drawing(drawing, out) for drawing in named_apart(against.draw(placed))]
-        remove_others(out, {*written, *(path for picture in pictures for path in picture.files)})
-        shutil.copyfile(out / "tables" / "paper.tex", out / "table.tex")
-        with written_whole(out / "paragraph.txt") as partial:
-            partial.write_text("\n\n".join(map(_as_text, pasted)) + "\n", encoding="utf-8")
-        page = render(
-            title=f"{listed(placed.labels)} among the references",
-            facts=facts(placed),
-            findings=list(sentences(placed)),
-            notices=notices(placed),
-            tables=tables,
-            pictures=pictures,
-            command=command or f"{as_typed('hagmeta-report')} compare {' '.join(map(str, folders))}",
-            data=FRAME,
-            leaks=False,
-            pasted=pasted,
-        )
-        with written_whole(out / "index.html") as partial:
-            partial.write_text(page, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"cannot write the comparison to {out}: {reason}. Choose another --out.") from None
-    return out / "index.html", placed
+    page = Page(
+        title=f"{listed(list(placed.labels))} among the references",
+        facts=facts(placed),
+        findings=[finding.text for finding in findings(placed)],
+        notices=notices(placed),
+        tables=list(compare_tables(placed)),
+        command=command or f"{as_typed('hagmeta-report')} compare {' '.join(map(str, folders))}",
+        leaks=False,
+        pasted=pasted,
+    )
+    path = write_page(page, against.draw(placed), placed.analysis.results, out, "the comparison")
+    shutil.copyfile(out / "tables" / "paper.tex", out / "table.tex")
+    with written_whole(out / "paragraph.txt") as partial:
+        partial.write_text("\n\n".join(map(_as_text, pasted)) + "\n", encoding="utf-8")
+    return path, placed
 
 
 def _as_text(pasted: Pasted) -> str:
@@ -99,20 +77,13 @@ def facts(placed: Placed) -> list[Fact]:
     seeds = sorted({each.lead.seeds for each in standings})
     theirs = placed.references.of(placed.kind, [each.dataset for each in standings])
     commits = {record["environment"]["commit"][:12] for record in theirs}
-    tests = ""
-    if placed.tests.total:
-        tests = (
-            f"{placed.tests.total} comparisons were tested together. The probability of any false verdict is "
-            f'at most {100 * LEVEL:g} %: {100 * DIFFERENT:g} % for "ahead" and "behind", {100 * ALIKE:g} % '
-            'for "equivalent". Each verdict holds for its graph only.'
-        )
     found = [
         Fact("references", f"{methods} methods, {placed.kind}"),
         Fact("graphs", ", ".join(dict.fromkeys(each.dataset for each in standings))),
         Fact("common seeds", " to ".join(count_of_seeds(each) for each in {seeds[0], seeds[-1]})),
-        Fact("accuracy", placed.results.metric),
+        Fact("accuracy", placed.analysis.results.metric),
         Fact("how they were run", about_references(placed)),
-        Fact("tests", tests),
+        Fact("tests", tests_words(placed.analysis.comparisons)),
         Fact("commit of the references", ", ".join(sorted(commits))),
     ]
     return [fact for fact in found if fact.value]
@@ -120,17 +91,12 @@ def facts(placed: Placed) -> list[Fact]:
 
 def notices(placed: Placed) -> list[Notice]:
     """Return what to know before reading: runs that were not compared, and doubtful assumptions."""
-    results = placed.results
     lines_of = {
         "Not compared": [each.words for each in placed.refusals],
         "Seeds that the references have and you do not": list(_unused_seeds(placed)),
-        "Failed runs": [lost.words for lost in results.failed],
-        "Planned runs that are missing": [lost.words for lost in results.missing],
-        "Damaged files, left out": results.damaged,
-        "Runs with different results in two folders": results.conflicts,
-        "Differences are not symmetric": asymmetry(placed.asymmetry),
     }
-    return [Notice(title, lines) for title, lines in lines_of.items() if lines]
+    own = [Notice(title, lines) for title, lines in lines_of.items() if lines]
+    return [*own, *lost_runs(placed.analysis)]
 
 
 def _unused_seeds(placed: Placed) -> Iterator[str]:
