@@ -149,7 +149,7 @@ def _references(options: Namespace, command: str, console: Console) -> Path:
     out, force = options.out or Path("results") / f"references-{kind}", options.force or not options.out
     check_report_folder("the report", out, force=force)  # before seconds of reading
     results = load_references(kind, options.metric)
-    report = Report(results.where(where) if where else results, margin)
+    report = Report(results.where(where) if where else results, margin=margin)
     study = f"reference results ({kind})"
     return write(report, out, command=command, explore=options.explore, force=force, study=study)
 

@@ -144,7 +144,7 @@ def place(
         if record["config_hash"] not in hashes and record["seed"] in seeds[record["config"]["dataset"]]
     ]
     results, labels = _joined(own, as_results(theirs, own.metric, kind))
-    return Placed(Analysis(results, margin, own=labels), kind, references, refusals)
+    return Placed(Analysis(results, margin=margin, own=labels), kind, references, refusals)
 
 
 def _comparable(

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.designs.datasets import by_dataset
+from analysis.designs.design import N_AND_K, ONE_AT_A_TIME, PROTOCOLS, Design, designs_of, of_kind
 from analysis.designs.factorials import MOMENTS, Factorial, factorials
 from analysis.designs.n_and_k import Grid, grids, maps, shots
 from analysis.designs.one_at_a_time import one_at_a_time
@@ -88,8 +89,12 @@ class Analysis:
     """
 
     results: Results
+    designs: tuple[Design, ...] = ()  # by default, those that the launches wrote down, or every kind
     margin: float = MARGIN  # smaller differences count as equivalent
     own: tuple[str, ...] = ()  # if given, only these are compared, with each other configuration
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "designs", self.designs or designs_of(self.results))
 
     @property
     def panels(self) -> list[Panel]:
@@ -101,16 +106,17 @@ class Analysis:
 
     @cached_property
     def _factorials(self) -> Mapping[str, list[Factorial]]:
-        return {panel.title: factorials(panel) for panel in self.panels}
+        return {panel.title: factorials(panel, self.designs) for panel in self.panels}
 
     def one_at_a_time(self, panel: Panel) -> dict[str, list[str]]:
         """Return labels by the single setting in which each differs from the reference."""
-        return one_at_a_time(panel, self.factorials(panel))
+        asked = of_kind(self.designs, ONE_AT_A_TIME)
+        return one_at_a_time(panel, self.factorials(panel)) if asked else {}
 
     @cached_property
     def protocols(self) -> list[ProtocolSetting]:
         """Return the settings whose configurations ran under both protocols."""
-        return protocol_settings(self.results)
+        return protocol_settings(self.results) if of_kind(self.designs, PROTOCOLS) else []
 
     @cached_property
     def protocol_pairs(self) -> list[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
@@ -120,7 +126,7 @@ class Analysis:
     @cached_property
     def grids(self) -> list[Grid]:
         """Return (where, runs) for settings with several N or K."""
-        return grids(self.results)
+        return grids(self.results) if of_kind(self.designs, N_AND_K) else []
 
     @cached_property
     def maps(self) -> list[tuple[str, str, pd.DataFrame]]:
@@ -135,7 +141,7 @@ class Analysis:
     @cached_property
     def rankings(self) -> list[Ranking]:
         """Return a ranking for each setting that several methods vary around their defaults."""
-        return rankings(self.results)
+        return rankings(self.results, self.designs)
 
     @cached_property
     def by_dataset(self) -> Mapping[str, Panel]:

@@ -65,7 +65,7 @@ def write_report(
     if baseline:
         results = results.against(baseline)
     command = command or f"{as_typed('hagmeta-report')} {' '.join(map(str, folders))}"
-    report = Report(results, margin)
+    report = Report(results, margin=margin)
     return write(report, out, command=command, explore=explore, published=published, force=force)
 
 

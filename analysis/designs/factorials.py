@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
+from analysis.designs.design import FACTORIAL, REPEATED_FOR, Design, of_kind
 from analysis.frame import Panel
 from analysis.inference import DIGITS
 from analysis.labels import SWITCHES, TRAINING, across, has_switches, rows_of, slug, training, varied_settings
@@ -27,7 +29,6 @@ ABOUT_TRAINING = (
     "is the gain of the labels, if pre-training did not see them. Interactions of training use GPIL minus "
     "supervised training."
 )
-REPEATED_FOR = ("pretrain_on",)  # each value of these settings has a separate ablation
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,24 +111,31 @@ def place(level: bool | str) -> int:
     return TRAINING.index(level) if isinstance(level, str) else int(not level)
 
 
-def factorials(panel: Panel) -> list[Factorial]:
+def factorials(panel: Panel, designs: Sequence[Design]) -> list[Factorial]:
     """Return the factorials of all methods with switches, one for each pre-training.
 
     A method has none if another setting varies, a combination is missing, or no seed has all combinations.
+    Only switches are factors yet, and settings for whose values the design is repeated.
     """
+    varied = {
+        name for design in of_kind(designs, FACTORIAL) for name in (*design.factors, *design.repeated_for)
+    }
+    allowed = varied & {*SWITCHES, *REPEATED_FOR}
+    if not allowed:
+        return []
     switched = panel.runs[[has_switches(run) for run in rows_of(panel.runs)]]
     several = switched["method"].nunique() > 1
     return [
         each
         for _, runs in switched.groupby("method", sort=False)
-        for each in _factorials(panel, runs, runs["traits"].iloc[0].title if several else "")
+        for each in _factorials(panel, runs, allowed, runs["traits"].iloc[0].title if several else "")
     ]
 
 
-def _factorials(panel: Panel, runs: pd.DataFrame, title: str) -> list[Factorial]:
+def _factorials(panel: Panel, runs: pd.DataFrame, allowed: Set[str], title: str) -> list[Factorial]:
     """Return the factorials of one method; `title` names it if several methods have some."""
     differ = varied_settings(runs.drop_duplicates("config_hash"), panel.keys, panel.scopes)
-    if set(differ) - {*SWITCHES, *REPEATED_FOR}:
+    if not allowed >= set(differ):
         return []
     others = [key for key in differ if key in REPEATED_FOR]
     called = across(runs, others, panel.scopes, SWITCHES) if others else pd.Series("", index=runs.index)

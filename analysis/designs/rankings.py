@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
+from analysis.designs.design import RANKING, Design, of_kind
 from analysis.frame import Results
 from analysis.labels import readable, transductive_words
 from analysis.statistics import adjusted_means, rank_correlation, ranks_of
@@ -52,14 +53,16 @@ class Ranking:
         return rank_correlation(*(known[each] for each in known))
 
 
-def rankings(results: Results) -> list[Ranking]:
+def rankings(results: Results, designs: Sequence[Design]) -> list[Ranking]:
     """Return a ranking for each setting that several methods vary around their defaults.
 
-    A setting of the labels needs one method only, if it separates panels: no panel compares its values then.
+    A setting of the labels needs one method only and no design, if it separates panels: no panel compares its
+    values then.
     """
     found = []
+    asked = bool(of_kind(designs, RANKING))
     for where, key, fewest, runs in _around_defaults(results):
-        scores = _methods(runs, key, fewest)
+        scores = _methods(runs, key, fewest) if asked or fewest == 1 else None
         if scores:
             leaks = bool(runs["leaks"].any())  # under a leaking protocol no method is an oracle
             oracles = runs.loc[runs["oracle"] & (not leaks), "method"]

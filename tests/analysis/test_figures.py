@@ -22,7 +22,6 @@ from matplotlib.transforms import Bbox
 
 from analysis import figures
 from analysis.comparisons import Analysis
-from analysis.designs.factorials import factorials
 from analysis.designs.one_at_a_time import one_at_a_time
 from analysis.drawing import Drawing
 from analysis.figures import ablation, cost, curves, search, sensitivity, style, tsne
@@ -264,7 +263,7 @@ def test_there_are_as_many_looks_as_reports_reckon_with() -> None:
 
 def test_effects_are_those_of_the_statistics(studies: dict[str, Results], gallery: Gallery) -> None:
     (panel,) = studies["factorial"].panels
-    (factorial,) = factorials(panel)
+    (factorial,) = Analysis(studies["factorial"]).factorials(panel)
     expected = Analysis(studies["factorial"]).comparisons.effects_of(factorial, "last")
     drawing = gallery["factorial"]["ablation"][0]
     bars = drawing.figure.axes[1].containers[0]  # the last session's

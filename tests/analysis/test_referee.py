@@ -14,7 +14,6 @@ from analysis import figures
 from analysis.__main__ import main
 from analysis.comparisons import Analysis
 from analysis.cost import cost_table
-from analysis.designs.factorials import factorials
 from analysis.facts import facts, notices
 from analysis.frame import Results, read
 from analysis.published import published_tables
@@ -194,7 +193,7 @@ def test_aliased_effects_are_told_apart_and_tested_once(write: Write) -> None:  
             runs = {seed: [first + seed / 100 * gpil * nla, 0.5, last + seed / 1000] for seed in range(8)}
             folder = write(runs, gpil=gpil, nla=nla)
     results = read([folder])
-    (factorial,) = [each for panel in results.panels for each in factorials(panel)]
+    (factorial,) = [each for panel in results.panels for each in Analysis(results).factorials(panel)]
     assert factorial.aliases("first") == {"GPIL x NLA": "NLA"} and factorial.aliases("last") == {}
     assert len(Analysis(results).comparisons.effects.comparisons) == 2 + 3
     table = tables(results)["effects-debian-strict-3-way-5-shot"]
@@ -291,7 +290,7 @@ def test_runs_that_cannot_be_compared_share_no_row(write: Write, setting: dict[s
 def test_a_factorial_without_a_common_seed_has_no_effects(write: Write) -> None:
     results = read([effects_of(write, {True: range(6), False: range(6, 12)})])
     (panel,) = results.panels
-    assert not factorials(panel)
+    assert not Analysis(results).factorials(panel)
     texts = [cell.text for table in make_tables(Analysis(results)) for row in table.rows for cell in row]
     assert "no common seed" in texts and not any("nan" in text for text in [*texts, *sentences(results)])
 
