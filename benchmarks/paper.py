@@ -6,7 +6,7 @@ python benchmarks/paper.py --device cpu --scale 0.001 --only amazon-clothing --s
 
 The datasets are random graphs of the paper's exact sizes. Our two bounds, frozen and joint, and the methods
 in closed form are left out, equal configurations run once, and early stopping of meta-training is off.
-Nothing is there before: pre-training, and the measuring of GPU memory, are part of it.
+Nothing is there before: pre-training is part of it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,11 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--only", action="append", metavar="DATASET", help=f"of {', '.join(DATASETS)}")
     add("--device", choices=["cuda", "cpu"], default="cuda")
     add("--mps", action="store_true", help="under NVIDIA's MPS")
-    add("--gpus-per-trial", metavar="f", help="the same share for all, instead of measuring")
+    add(
+        "--gpus-per-trial",
+        metavar="f",
+        help="the same share for all, instead of one by a bound of the memory",
+    )
     add("--results", metavar="FOLDER", help="an empty or new folder (default: a temporary one)")
     options = parser.options(arguments)
     if not 0 < options.scale <= 1:
@@ -258,7 +262,7 @@ def show_time(trials: list[TrialTime], began: float, ended: float, store: Store,
         ("host", host, "prepare, likewise"),
         ("I/O: reading data", reading, "the trials' load_seconds, likewise"),
         ("other within trials", busy - compute - host - reading, "trial_seconds less the above, likewise"),
-        ("before the first trial", first - began, "imports, checks of data, Ray's start, measuring memory"),
+        ("before the first trial", first - began, "imports, checks of data, Ray's start"),
         (
             "Ray, and idle shares",
             last - first - busy,

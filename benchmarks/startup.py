@@ -4,7 +4,7 @@
     python benchmarks/startup.py [../before] [--space smoke] [--turns 5] [--option=--mps ...]
 
 Launches of both checkouts take turns. A turn has two launches of each: a cold one with an empty HAGMETA_HOME,
-then a warm one that finds prepared data, pre-trained encoders and measured memory there. The first step
+then a warm one that finds prepared data and pre-trained encoders there. The first step
 follows the start of a trial, the loading of its data and its preparation, as the trial reports them. CPU time
 includes all processes of Ray; other programs on the machine change it little.
 """

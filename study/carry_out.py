@@ -19,6 +19,7 @@ from hagmeta.common.records.records import RunKey
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from study import data
+from study.design import Design
 from study.display import study_table
 from study.loggers import make_loggers
 from study.measuring import measure
@@ -44,6 +45,7 @@ def carry_out(
     options: LaunchOptions,
     console: Console,
     search: dict[str, Any] | None = None,
+    designs: Sequence[Design] | None = None,
 ) -> int:
     """Run what is missing of a plan, print the results and write the report.
 
@@ -55,11 +57,12 @@ def carry_out(
         options: The options of the launch.
         console: Where to print.
         search: How a search has chosen the configurations, for the report.
+        designs: The designs of the study, if not those of the space.
 
     Returns:
         The exit status: 0 if every run is finished, otherwise 1.
     """
-    _note_launch(plan, space, store, options, search)
+    _note_launch(plan, space, store, options, search, space.designs if designs is None else designs)
     if plan.missing:
         plan = _run(plan, done, store, options, console)
     measure(options.metrics, store, console)
@@ -81,7 +84,12 @@ def finished(
 
 
 def _note_launch(
-    plan: Plan, space: Space, store: Store, options: LaunchOptions, search: dict[str, Any] | None
+    plan: Plan,
+    space: Space,
+    store: Store,
+    options: LaunchOptions,
+    search: dict[str, Any] | None,
+    designs: Sequence[Design],
 ) -> None:
     store.write_launch(
         {
@@ -92,6 +100,7 @@ def _note_launch(
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "configs": {config.hash(): config.canonical() for config in plan.configs},
             "seeds": list(plan.seeds),
+            "designs": [design.record() for design in designs],
         }
     )
 
@@ -104,7 +113,7 @@ def _run(plan: Plan, done: set[RunKey], store: Store, options: LaunchOptions, co
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
     plan = make_plan(plan.configs, plan.seeds, done, packing)
-    resources = share_out(plan.trials, cluster, options, console)
+    resources = share_out(plan.trials, cluster, options)
     console.print(f"{counted(len(plan.trials), 'trial')}; {resources}")
     tell_of_checkpoints(store, options, console)
     with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
@@ -180,19 +189,16 @@ def lent(configs: Iterable[RunConfig], options: LaunchOptions) -> dict[str, Data
     return data.in_memory(names) | (data.own_files(names) if options.address else {})
 
 
-def share_out(
-    trials: Sequence[Trial], cluster: dict[str, float], options: LaunchOptions, console: Console
-) -> Resources:
+def share_out(trials: Sequence[Trial], cluster: dict[str, float], options: LaunchOptions) -> Resources:
     """Return the resources of each trial.
 
-    The GPU share is ``options.gpus_per_trial``, or is measured for each kind of trial.
+    The GPU share is ``options.gpus_per_trial``, or follows from a bound of the memory of each kind of trial.
     """
     shares: float | dict[Kind, float] = options.gpus_per_trial or 0.0
     if options.gpus_per_trial is None and cluster.get("GPU"):
-        from study.calibration import gpu_shares
+        from study.gpu_memory import gpu_shares
 
-        graphs = lent((trial.config for trial in trials), options)
-        shares = gpu_shares(trials, console.print, eager=options.eager, lent=graphs)
+        shares = gpu_shares(trials)
     return choose_resources(cluster, shares, options.cpus_per_trial, options.max_concurrent)
 
 

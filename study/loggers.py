@@ -83,42 +83,44 @@ def _mlflow(store: Store, console: Console) -> tune.Callback:
 
 
 def _wandb(store: Store, console: Console) -> tune.Callback:
-    from ray.air.integrations.wandb import WandbLoggerCallback, _WandbLoggingActor
-
-    class Whole(_WandbLoggingActor):
-        """Writes everything before it ends; Ray then kills it and would lose unwritten data."""
-
-        def run(self) -> None:
-            super().run()
-            self._wandb.teardown()
-
-    class Brief(WandbLoggerCallback):
-        """Logs settings by their names, without the values that Tune adds to reports."""
-
-        _logger_actor_cls = Whole
-
-        def log_trial_start(self, trial: Any) -> None:
-            self.kwargs["config"] = settings(trial)
-            super().log_trial_start(trial)
-
-        def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-            step = {"training_iteration": result["training_iteration"]}
-            super().log_trial_result(iteration, trial, figures(result) | step)
+    import wandb
+    from ray.tune.logger import LoggerCallback
 
     folder = store.folder.resolve()
-    # In its default folder, Ray would copy the files before they are complete.
-    callback = Brief(project=folder.name, dir=str(folder))
-    try:
-        callback.setup()
-    except ValueError:
-        raise UserError(
-            "--log wandb needs an account: set WANDB_API_KEY, or run wandb login. "
-            "Set WANDB_MODE=offline to write to the study's folder instead."
-        ) from None
     if os.environ.get("WANDB_MODE") == "offline":
         written = store.folder / "wandb" / "offline-run-*"
         console.print(f"upload at the end: wandb sync {written}", soft_wrap=True)
-    return callback
+    elif not wandb.api.api_key:
+        raise UserError(
+            "--log wandb needs an account: set WANDB_API_KEY, or run wandb login. "
+            "Set WANDB_MODE=offline to write to the study's folder instead."
+        )
+
+    class Together(LoggerCallback):
+        """Writes all runs from this process; Ray's logger starts a process for each trial."""
+
+        def __init__(self) -> None:
+            self._runs: dict[Any, Any] = {}
+
+        def __getstate__(self) -> dict[str, Any]:
+            """Return nothing: Tune pickles callbacks to restore a study, but our files do that."""
+            return {}
+
+        def log_trial_start(self, trial: Any) -> None:
+            if trial not in self._runs:  # otherwise a retry
+                about = {"id": trial.trial_id, "name": str(trial), "config": settings(trial)}
+                place = {"project": folder.name, "dir": str(folder), "reinit": "create_new"}
+                self._runs[trial] = wandb.init(**about, **place, settings=wandb.Settings(silent=True))
+
+        def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+            self._runs[trial].log(figures(result), step=result["training_iteration"])
+
+        def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+            failed = failed or "failed" in trial.last_result
+            if trial in self._runs:  # false if its worker never started
+                self._runs.pop(trial).finish(exit_code=int(failed))
+
+    return Together()
 
 
 def settings(trial: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class LaunchOptions:
     members_per_trial: int | None = None  # None: chosen from the number of runs and workers
     seeds_per_trial: int | None = None  # None: configurations may share a trial
     cpus_per_trial: float | None = None
-    gpus_per_trial: float | None = None  # None: measured
+    gpus_per_trial: float | None = None  # None: by a bound of the memory
     mps: bool = False
     eager: bool = False
     max_concurrent: int | None = None
@@ -277,7 +277,7 @@ def _add_resources(parser: Parser) -> None:
         "--gpus-per-trial",
         default="auto",
         metavar="auto|F",
-        help="GPUs per trial: 0.25 lets four trials share one GPU; auto measures the memory they need",
+        help="GPUs per trial: 0.25 lets four trials share one GPU; auto chooses a share that is large enough",
     )
     add(
         "--members-per-trial",

@@ -78,7 +78,7 @@ class StudyProgress:
         self._names = _names(trials)
         self._start = time.monotonic()
         self._figures: list[float] = []
-        self.done = self.failed = self.pruned = 0
+        self.done = self.failed = 0
         self._live = Live(console=console, refresh_per_second=1, transient=True, get_renderable=self._panel)
 
     def __enter__(self) -> StudyProgress:
@@ -150,11 +150,6 @@ class StudyProgress:
         """Add a figure to the summary; the next line shows it."""
         self._figures.append(figure)
 
-    def was_pruned(self, unit: Trial, times: int) -> None:
-        """Count runs as not needed: `times` the trial of one run."""
-        self._time_left.ended(Job.of(unit), None, times)
-        self.pruned += times
-
     def has_failed(self, key: str, trial: Trial, times: int = 1) -> None:
         """Count a trial as failed; it may never have started, and then it counts `times`."""
         if key in self._running:
@@ -204,8 +199,6 @@ class StudyProgress:
         """Return the state of the whole study in one line."""
         parts = [f"{self._done_before + self.done}/{self._done_before + self._missing} runs"]
         parts.append(f"{self.running} running")
-        if self.pruned:
-            parts.append(f"{self.pruned} pruned")
         if self.failed:
             parts.append(f"{self.failed} failed")
         if self._figures:

@@ -9,7 +9,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig
 
 MOST_TRIALS_PER_GPU = 8
-SLACK = 1.3  # times the measured memory
+SLACK = 1.3  # times the bound of the memory
 CONTEXT_BYTES = 0.6e9  # used by CUDA in each process, in addition to torch
 
 Kind = tuple[str, str]  # dataset and method; trials of a kind use the same share of a GPU
@@ -97,12 +97,7 @@ def uses_gpu(cluster: Mapping[str, float], share: float | None) -> bool:
     return bool(cluster.get("GPU") if share is None else share)
 
 
-def share_of(peak_bytes: float, gpu_bytes: float) -> float:
+def share_of(bytes_per_trial: float, gpu_bytes: float) -> float:
     """Return 1/n of a GPU per trial, where n trials fit into its memory with some slack."""
-    needed = SLACK * peak_bytes + CONTEXT_BYTES
+    needed = SLACK * bytes_per_trial + CONTEXT_BYTES
     return 1 / max(1, min(MOST_TRIALS_PER_GPU, int(gpu_bytes // needed)))
-
-
-def fits_anywhere(peak_bytes: float, gpu_bytes: float) -> bool:
-    """Return whether the largest allowed number of trials fits, so that no exact figure is needed."""
-    return share_of(peak_bytes, gpu_bytes) == 1 / MOST_TRIALS_PER_GPU

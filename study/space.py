@@ -29,6 +29,7 @@ from hagmeta.config.run_config import REGISTRIES, RunConfig, resolve
 from hagmeta.methods import METHODS
 from hagmeta.scenarios import PROTOCOLS
 from study import space_file
+from study.design import FACTORIAL, FREE, Design, designs_of
 from study.naming import short_names
 from study.one_split import with_one_split
 from study.space_file import Axes, Dimension, Point, Search, Settings, SpaceFile, check_seeds
@@ -54,6 +55,7 @@ class Space:
     search: Search | None
     sample: tuple[Dimension, ...]
     notes: tuple[str, ...] = ()  # on how the configurations were completed
+    designs: tuple[Design, ...] = ()
 
     @property
     def title(self) -> str:
@@ -115,9 +117,14 @@ def read(
     if file.search:
         file = _chosen(file, typed)
     request = _Request(quick, tuple(dict.fromkeys(datasets)), typed)
-    configs = _merged(_configs(each, request) for each in _with_included(file, path, quick))
+    files = _with_included(file, path, quick)
+    expanded = {id(each): _configs(each, request) for each in files}
+    configs = _merged(expanded.values())
+    designs = [design for each in files for design in _designs(each, expanded[id(each)], request)]
     given, notes = with_one_split(configs)
     if notes:
+        split = {before: _feasible(config) for before, config in zip(configs, given, strict=True)}
+        designs = [design.with_configs(split) for design in designs]
         configs = _merged({_feasible(config): config} for config in given)
     space = Space(
         name=check_name(path.stem if name is None else name) + "-quick" * quick,
@@ -128,6 +135,7 @@ def read(
         search=file.search,
         sample=file.sample,
         notes=tuple(notes),
+        designs=tuple(designs),
     )
     _check_size(space, file)
     _check_search(space, file)
@@ -185,6 +193,7 @@ def of_methods(
         seeds=check_seeds(range(space_file.DEFAULT_SEEDS) if seeds is None else seeds),
         search=None,
         sample=(),
+        designs=tuple(designs_of((), (), tuple(configs), tuple(configs))),
     )
 
 
@@ -241,6 +250,23 @@ def _configs(file: SpaceFile, request: _Request) -> Configs:
         return {}
     datasets = request.datasets or file.datasets
     return _expand(file, [(name, _cases(file, name)) for name in datasets], request)
+
+
+def _designs(file: SpaceFile, configs: Configs, request: _Request) -> list[Design]:
+    """Return the designs of a file, or the one that it names."""
+    centres = _configs(replace(file, one_at_a_time={}), request) if file.one_at_a_time else configs
+    whole, around = tuple(configs), tuple(centres)
+    found = designs_of(file.grid, file.one_at_a_time, whole, around, sampled=bool(file.search))
+    said = file.design
+    if said is None:
+        return found if configs else []
+    derived = [design for design in found if design.kind == said.kind]
+    if not derived and not said.factors and said.kind != FREE:
+        there = ", ".join(design.kind for design in found)
+        raise file.top["design"].error(f"the axes of this space make no {said.kind} design, but: {there}.")
+    of = derived[0] if derived else Design(said.kind, configs=around if said.kind == FACTORIAL else whole)
+    factors = said.factors or tuple(key for key in of.factors if key not in said.repeated_for)
+    return [replace(of, factors=factors, repeated_for=said.repeated_for)]
 
 
 def _chosen(file: SpaceFile, settings: Mapping[str, Any]) -> SpaceFile:

@@ -11,13 +11,14 @@ from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose
 from hagmeta.config.run_config import REGISTRIES, all_settings, check_name, typed
 from study import marked_yaml
+from study.design import KINDS, Design
 from study.marked_yaml import LARGEST_NUMBER, Node
 
 NEEDING_DATASETS = ("fixed", "grid", "cases", "one_at_a_time", "search", "sample")
-KEYS = ("description", "datasets", *NEEDING_DATASETS, "seeds", "include")
+KEYS = ("description", "datasets", *NEEDING_DATASETS, "seeds", "include", "design")
 ALGORITHMS = ("optuna",)
 OBJECTIVES = ("val_accuracy",)
-PRUNERS = ("none", "wilcoxon")
+DESIGN = ("kind", "factors", "repeated_for")
 RANGES = ("uniform", "loguniform", "randint")
 DEFAULT_SEEDS = 10
 MOST_SEEDS = 10_000
@@ -35,7 +36,6 @@ class Search:
     algorithm: str
     samples: int
     objective: str
-    pruner: str = "none"  # stops samples that are significantly worse than the best one
     group: int = 1  # samples that differ only in settings that may differ within a pack
     start: tuple[Point, ...] = ()  # samples that every search takes after the defaults
 
@@ -69,6 +69,7 @@ class SpaceFile:
     search: Search | None
     sample: tuple[Dimension, ...]
     include: tuple[Node, ...]
+    design: Design | None  # as the file says; None to derive it
 
     @property
     def start(self) -> tuple[Node, ...]:
@@ -111,10 +112,12 @@ def _checked(root: Node, name: str, quick: bool) -> SpaceFile:
         search=_search(top),
         sample=_sample(top),
         include=tuple(top["include"].items("include")) if "include" in top else (),
+        design=_design(top),
     )
     _check_needs(file)
     _check_overlaps(file)
     _check_start(file)
+    _check_design(file)
     return file
 
 
@@ -270,7 +273,7 @@ def _search(top: dict[str, Node]) -> Search | None:
     for key in needed:
         if key not in parts:
             raise top["search"].error(f"search has no {key}; expected {', '.join(needed)}.")
-    for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES), ("pruner", PRUNERS)):
+    for key, names in (("algorithm", ALGORITHMS), ("objective", OBJECTIVES)):
         if key in parts:
             text = parts[key].text(key)
             with parts[key].located():
@@ -296,6 +299,32 @@ def _point(node: Node) -> Point:
     if not node.mapping("a point of start"):
         raise node.error("a point of start is empty; add settings, or remove the point.")
     return {key: item.value for key, item in _settings(node, "a point of start").items()}
+
+
+def _design(top: dict[str, Node]) -> Design | None:
+    if "design" not in top:
+        return None
+    parts = top["design"].mapping("design")
+    _check_keys("key of design", parts, DESIGN)
+    if "kind" not in parts:
+        raise top["design"].error(f"design has no kind; expected one of {', '.join(KINDS)}.")
+    kind = parts["kind"].text("kind")
+    with parts["kind"].located():
+        choose("kind of design", kind, KINDS)
+    named = [parts[key].items(key) if key in parts else [] for key in DESIGN[1:]]
+    factors, repeated_for = (tuple(node.text("a setting") for node in nodes) for nodes in named)
+    return Design(kind, factors, repeated_for)
+
+
+def _check_design(file: SpaceFile) -> None:
+    """Refuse a design with settings that the file does not vary."""
+    parts = file.top["design"].value if file.design else {}
+    axes = sorted(file.axes())
+    for key in DESIGN[1:]:
+        for node in parts[key].value if key in parts else ():
+            if node.value not in axes:
+                there = f"expected one of {', '.join(axes)}" if axes else "it varies none"
+                raise node.error(f"design names {node.value}, which this space does not vary; {there}.")
 
 
 def _sample(top: dict[str, Node]) -> tuple[Dimension, ...]:

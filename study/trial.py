@@ -131,7 +131,7 @@ def _run(spec: TrialSpec, progress: Progress) -> PackResult:
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
     if spec["gpu_share"]:
-        # The share includes slack over the measured memory (study/resources.py).
+        # The share includes slack over the bound (study/resources.py).
         torch.cuda.set_per_process_memory_fraction(min(1.0, spec["gpu_share"]))
     members = members_of(spec)
     dataset = data.load(members[0][0].dataset)

@@ -101,7 +101,6 @@ def summary(
         "samples": space.search.samples,
         "seeds": list(space.seeds),
         "objective": IN_WORDS,
-        "pruner": space.search.pruner,
         "start": [dict(point) for point in space.search.start],
         "overlap": list(overlapping),
         "cells": [
@@ -111,8 +110,7 @@ def summary(
                 "title": history.cell.title,
                 "dataset": history.cell.config.dataset,
                 "method": history.cell.config.method,
-                "found": history.ended,
-                "pruned": len(history.pruned),
+                "found": len(history.found),
                 "sampled": [dimension.key for dimension in history.cell.dimensions],
                 "chosen": chosen[history.cell.name].config.hash() if history.cell.name in chosen else None,
                 "validation": chosen[history.cell.name].validation if history.cell.name in chosen else None,

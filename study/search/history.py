@@ -8,8 +8,6 @@ records. Searches that run at the same time do not affect each other. Test label
 Samples can be proposed in groups, so that each group can run as one pack. The first sample of a group is
 drawn as without groups. The others have the same values of all settings that cannot differ within a pack.
 All samples of a group are drawn before any of them has a result.
-
-A pruner decides by the same rule: by the sample's own scores and by samples with lower numbers.
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ from hagmeta.config.run_config import (
 from study import data
 from study.naming import short_names, value_text
 from study.plan import Trial
-from study.search import pruning
-from study.search.objective import Score, is_scored, objective, score_of
+from study.search.objective import Score, by_seed, is_scored, objective, score_of
 from study.space import Dimension, Point, Space
 from study.store import Store
 
@@ -73,7 +70,6 @@ class SearchCell:
     dimensions: tuple[Dimension, ...]
     objective: str
     title: str = field(compare=False)  # for people
-    pruner: str = "none"
     group: int = 1
     start: tuple[Point, ...] = ()  # as the space has them, for every search
 
@@ -87,7 +83,6 @@ class SearchCell:
         ranges = [(hashed_as(item.key), item.kind, item.values) for item in self.dimensions]
         whole: list[Any] = [_hashed(self._fixed), self.config.revisions(), self.seeds, ranges, self.objective]
         whole += [_hashed(self.defaults)]
-        whole += [self.pruner] if self.pruner != "none" else []
         whole += [self.group] if self.group != 1 else []
         whole += [{"start": [*map(_hashed, self.given_samples[1:])]}] if self.given_samples[1:] else []
         identity = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
@@ -176,12 +171,16 @@ class Sample:
     number: int
     config: RunConfig
     scores: dict[int, Score] = field(default_factory=dict)  # by seed
-    seeds: tuple[int, ...] = ()  # to run next; none while it waits for a rival
+    seeds: tuple[int, ...] = ()  # to run
     alone: bool = False  # because a pack with other samples has failed
 
     @property
     def keys(self) -> set[RunKey]:
         return {(self.config.hash(), seed) for seed in self.seeds}
+
+    def missing(self, seeds: Sequence[int]) -> tuple[int, ...]:
+        """Return those of `seeds` that have no score."""
+        return tuple(seed for seed in seeds if seed not in self.scores)
 
     @property
     def kind(self) -> Hashable:
@@ -195,7 +194,6 @@ class News:
 
     found: list[float] = field(default_factory=list)  # the objective of each sample that is complete
     stored: int = 0  # runs whose records were there
-    spared: int = 0  # runs that pruned samples do not need
     failed: int = 0  # runs that failed samples will not have
 
 
@@ -205,7 +203,6 @@ class SearchHistory:
     def __init__(self, cell: SearchCell, samples: int, store: Store) -> None:
         self.cell, self._store = cell, store
         self.found: dict[int, FrozenTrial] = {}
-        self.pruned: dict[int, FrozenTrial] = {}
         self.failed: dict[int, str] = {}  # the reasons
         self.hopeless: set[int] = set()  # those that fail at every launch; the others are tried again
         self.values: dict[int, dict[str, Any]] = {}  # of all drawn samples
@@ -214,15 +211,9 @@ class SearchHistory:
         self._samples = samples
 
     @property
-    def ended(self) -> int:
-        """The number of samples with a result."""
-        return len(self.found) + len(self.pruned)
-
-    @property
     def runs(self) -> int:
         """The number of runs with a record, without those of samples that run."""
-        ended = [trial.intermediate_values for trial in (*self.found.values(), *self.pruned.values())]
-        return sum(map(len, ended)) + self._begun
+        return len(self.found) * len(self.cell.seeds) + self._begun
 
     @property
     def runs_left(self) -> int:
@@ -259,23 +250,20 @@ class SearchHistory:
         return news
 
     def _ends(self, sample: Sample, news: News) -> bool:
-        """Find the seeds that a sample runs next; return whether there are none, because it has ended."""
-        while seeds := self.go_on(sample.number, sample.scores):
-            stored = self.stored(sample.config, seeds)
-            sample.scores |= stored
-            news.stored += len(stored)
-            if why := self.why_diverged(sample.config, seeds):
-                self.fail(sample.number, why, hopeless=True)
-                news.failed += len(self.cell.seeds) - len(sample.scores)
-                return True
-            if not stored:
-                break
-        sample.seeds = seeds or ()
-        if sample.number in self.found:
-            news.found.append(self.found[sample.number].value or 0.0)
-        elif sample.number in self.pruned:
-            news.spared += len(self.cell.seeds) - len(sample.scores)
-        return seeds == ()
+        """Find the seeds that a sample still has to run; return whether there are none, as it has ended."""
+        stored = self.stored(sample.config, sample.missing(self.cell.seeds))
+        sample.scores |= stored
+        news.stored += len(stored)
+        sample.seeds = sample.missing(self.cell.seeds)
+        if why := self.why_diverged(sample.config, sample.seeds):
+            self.fail(sample.number, why, hopeless=True)
+            news.failed += len(sample.seeds)
+            return True
+        if not sample.seeds:
+            scores = [sample.scores[seed] for seed in self.cell.seeds]
+            self.tell(sample.number, scores)
+            news.found.append(objective(scores))
+        return not sample.seeds
 
     def fail(self, number: int, reason: str, *, hopeless: bool = False) -> None:
         """Keep why a sample failed, and whether it would fail again in another launch."""
@@ -292,10 +280,6 @@ class SearchHistory:
         records = {seed: self._store.find((config.hash(), seed)) for seed in seeds}
         return {seed: score_of(record) for seed, record in records.items() if record and is_scored(record)}
 
-    @property
-    def most_stages(self) -> int:
-        return len(self._stages(1))
-
     def is_ready(self, number: int) -> bool:
         """Return whether a sample can be drawn, because all samples that it depends on have ended."""
         return self._have_ended(self._known(number))
@@ -308,12 +292,12 @@ class SearchHistory:
         return range(first - ahead * group) if first >= STARTUP else range(0)
 
     def _have_ended(self, numbers: Iterable[int]) -> bool:
-        return all(each in self.found or each in self.pruned or each in self.failed for each in numbers)
+        return all(each in self.found or each in self.failed for each in numbers)
 
     def draw(self, number: int) -> dict[str, Any]:
         """Return the values of a sample; all samples before it must have been drawn."""
-        # Without pruner, group and start, so that random samples are the same with and without them.
-        alike = replace(self.cell, pruner="none", group=1, start=())
+        # Without group and start, so that random samples are the same with and without them.
+        alike = replace(self.cell, group=1, start=())
         seed = hashlib.sha256(f"{alike.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(
             seed=int.from_bytes(seed[:4]), n_startup_trials=STARTUP - AT_ONCE + 1, constant_liar=True
@@ -327,8 +311,6 @@ class SearchHistory:
                 past.add_trial(
                     _for_sampler(self._trial(earlier, dimensions, value=self.found[earlier].value))
                 )
-            elif earlier in self.pruned:
-                past.add_trial(_for_sampler(self._pruned_trial(earlier, dimensions)))
         if number < len(self.cell.given_samples):
             past.enqueue_trial(_hashed(self.cell.given_samples[number]))
         group = self._before_in_group(number)
@@ -351,63 +333,10 @@ class SearchHistory:
                 return self.cell.in_pack_with(values)
         return self.cell.dimensions
 
-    def _pruned_trial(self, number: int, dimensions: Sequence[Dimension]) -> FrozenTrial:
-        """Return a pruned sample for the sampler, which compares the last intermediate values."""
-        pruned = self.pruned[number]
-        step, mean = max(pruned.intermediate_values), float(pruned.value or 0)
-        return self._trial(
-            number, dimensions, state=TrialState.PRUNED, value=mean, intermediate_values={step: mean}
-        )
-
-    def go_on(self, number: int, scores: Mapping[int, Score]) -> tuple[int, ...] | None:
-        """Return the seeds that a drawn sample runs next; keep its result if there are none.
-
-        Args:
-            number: The sample.
-            scores: Its scores so far, by seed.
-
-        Returns:
-            Seeds; none if the sample has ended; None if it waits for another sample to be compared with.
-        """
-        seeds = self.cell.seeds
-        for end in self._stages(number):
-            if missing := tuple(seed for seed in seeds[:end] if seed not in scores):
-                return missing
-            so_far = [scores[seed] for seed in seeds[:end]]
-            if end < len(seeds):
-                if not self._have_ended(self._rivals(number)):
-                    return None
-                if self._is_worse(number, so_far):
-                    self.pruned[number] = self._scored(number, so_far, TrialState.PRUNED)
-                    return ()
-        self.tell(number, so_far)
-        return ()
-
-    def _stages(self, number: int) -> tuple[int, ...]:
-        """Return how many seeds have run at the end of each stage; the first sample has no rivals."""
-        seeds = len(self.cell.seeds)
-        return pruning.stages(seeds) if number and self.cell.pruner == "wilcoxon" else (seeds,)
-
-    def _rivals(self, number: int) -> range:
-        """Return the samples that a pruner compares a sample with.
-
-        The first random samples are drawn at once, so they are compared with the defaults. Later ones are
-        compared with all samples that they depend on anyway. So the decision depends on no other sample.
-        """
-        return self._known(number) or range(1)
-
-    def _is_worse(self, number: int, scores: Sequence[Score]) -> bool:
-        found = [self.found[each] for each in self._rivals(number) if each in self.found]
-        return pruning.is_worse(scores, found)
-
     def tell(self, number: int, scores: Sequence[Score]) -> None:
         """Keep the scores of a complete sample, one per seed."""
-        self.found[number] = self._scored(number, scores, TrialState.COMPLETE)
-
-    def _scored(self, number: int, scores: Sequence[Score], state: TrialState) -> FrozenTrial:
-        by_seed = pruning.by_seed(scores)
-        return self._trial(
-            number, self.cell.dimensions, state=state, value=objective(scores), intermediate_values=by_seed
+        self.found[number] = self._trial(
+            number, self.cell.dimensions, value=objective(scores), intermediate_values=by_seed(scores)
         )
 
     def trials(self) -> dict[int, FrozenTrial]:
@@ -415,7 +344,7 @@ class SearchHistory:
         failed = {
             number: self._trial(number, self.cell.dimensions, state=TrialState.FAIL) for number in self.failed
         }
-        return dict(sorted((self.found | self.pruned | failed).items()))
+        return dict(sorted((self.found | failed).items()))
 
     def best(self) -> tuple[RunConfig, float] | None:
         """Return the sample with the highest objective, the first among equals; None if all failed."""
@@ -461,7 +390,6 @@ def open_histories(space: Space, store: Store) -> list[SearchHistory]:
             _dimensions(space, config),
             space.search.objective,
             " ".join(value_text(settings[key], short) for key in named if key in settings),
-            pruner=space.search.pruner,
             group=space.search.group,
             start=space.search.start,
         )

@@ -23,6 +23,11 @@ def score_of(record: Record) -> Score:
     return last, average
 
 
+def by_seed(scores: Sequence[Score]) -> dict[int, float]:
+    """Return the objective of each seed, by its place among the seeds."""
+    return {place: objective([score]) for place, score in enumerate(scores)}
+
+
 def objective(scores: Sequence[Score]) -> float:
     """Return the objective of a sample, as the mean over the `scores` of its seeds."""
     figures = [figure for score in scores for figure in score]

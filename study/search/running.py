@@ -30,8 +30,8 @@ def run_searches(
 ) -> None:
     """Run all missing samples; `histories` receive their results and `store` their records."""
     dealer = Dealer(histories, packing, progress, runner.spec_of)
-    # Each stage of a sample is a trial at most, and so is a sample whose pack has failed.
-    most = sum(len(history.missing) * (history.most_stages + 1) for history in histories)
+    # Each sample may run in a pack and, if that fails, alone.
+    most = sum(2 * len(history.missing) for history in histories)
     runner.supplied(run_sample, dealer, most, _SampleRecorder(store, dealer, progress))
 
 
@@ -71,8 +71,6 @@ class Dealer(Supply):
         unit, news = history.cell.unit, history.update()
         for objective in news.found:
             self._progress.found(objective)
-        if news.spared:
-            self._progress.was_pruned(unit, news.spared)
         if news.failed:
             self._progress.has_failed("", unit, news.failed)
         if news.stored:
@@ -84,7 +82,7 @@ class Dealer(Supply):
         pack: list[Sample] = []
         room = self._size()
         for sample in sorted(history.waiting, key=lambda sample: sample.number):
-            if not sample.seeds or sample.keys & busy:  # drawn twice: it gets the scores of the first
+            if sample.keys & busy:  # drawn twice: it gets the scores of the first
                 continue
             suits = self._packing.mixes and len(sample.seeds) <= room
             if not pack or (suits and sample.kind == pack[0].kind):
@@ -100,16 +98,15 @@ class Dealer(Supply):
         return replace(self._packing, lanes=free).size(ready, mixed=True)
 
     def finished(self, trial_id: str) -> None:
-        """Take the scores of a finished pack from the store, and find out how its samples go on."""
+        """Take the scores of a finished pack from the store."""
         history, pack = self._running.pop(trial_id)
         for sample in pack:
             sample.scores |= history.stored(sample.config, sample.seeds)
-            if sample.scores.keys() >= set(sample.seeds):
+            if not sample.missing(sample.seeds):
                 history.waiting.append(sample)
                 continue
             why = history.why_diverged(sample.config, sample.seeds)
             history.fail(sample.number, why or "its records have no validation scores", hopeless=bool(why))
-            self._give_up(history, sample)
         self._update(history)
 
     def on_trial_complete(
@@ -124,13 +121,6 @@ class Dealer(Supply):
         else:
             [sample] = pack
             history.fail(sample.number, (result or {}).get("failed", "its run failed"))
-            self._give_up(history, sample)
-
-    def _give_up(self, history: SearchHistory, sample: Sample) -> None:
-        """Count the runs of the stages that a failed sample does not reach as failed."""
-        later = len(history.cell.seeds) - len(sample.scores.keys() | set(sample.seeds))
-        if later:
-            self._progress.has_failed("", history.cell.unit, later)
 
     def running(self, trial_id: str) -> tuple[Trial, dict[str, Any]]:
         """Return the trial that predicts the time of a run, and the values of the sample if it runs alone."""

@@ -19,7 +19,6 @@ from study.resources import count_lanes, uses_gpu
 from study.search import confirmation, files
 from study.search.confirmation import Choice
 from study.search.history import SearchHistory, open_histories
-from study.search.pruning import LEAST_SEEDS
 from study.space import Space
 from study.store import Store
 
@@ -55,7 +54,7 @@ def show(space: Space, store: Store, console: Console) -> None:
     histories = open_histories(space, store)
     _describe(space, histories, console)
     for history in histories:
-        head = f"{history.cell.title}: {history.ended} done; varies "
+        head = f"{history.cell.title}: {len(history.found)} done; varies "
         print(wrapped(head, [dimension.key for dimension in history.cell.dimensions], console.width))
 
 
@@ -68,13 +67,9 @@ def _describe(space: Space, histories: Sequence[SearchHistory], console: Console
     samples += f" in groups of {space.search.group}" if space.search.group > 1 else ""
     given = len(space.search.start)
     samples += f", with {counted(given, 'starting point')}" if given else ""
-    done = sum(history.ended for history in histories)
+    done = sum(len(history.found) for history in histories)
     left = sum(len(history.missing) for history in histories)
     console.print(f"{searches} of {samples}: {done} done, {left} to go")
-    if space.search.pruner != "none" and len(space.seeds) < LEAST_SEEDS:
-        text = f"note: the pruner {space.search.pruner} stops no sample, because there are only "
-        text += f"{counted(len(space.seeds), 'seed')}; it needs at least {LEAST_SEEDS} (--seeds)"
-        console.print(text, style="yellow", soft_wrap=True)
 
 
 def _run_searches(
@@ -87,7 +82,7 @@ def _run_searches(
     packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
     most = packing.largest if packing.mixes else 0
     largest = [history.cell.largest(most) for history in histories if history.missing]
-    resources = share_out(largest, cluster, options, console)
+    resources = share_out(largest, cluster, options)
     from study.search import running  # imports Ray, which takes seconds: only after the message above
     from study.tuning import StudyRunner, TrialOptions
 
@@ -114,7 +109,7 @@ def _show_failures(
     """Print which searches lack samples and why; return the number of failed samples."""
     for history in histories:
         if history.failed:
-            count = "all samples" if not history.ended else counted(len(history.failed), "sample")
+            count = "all samples" if not history.found else counted(len(history.failed), "sample")
             reasons = "; ".join(dict.fromkeys(history.failed.values()))
             line = f"{history.cell.title}: {count} failed: {reasons}"
             console.print(line, style="bold red", soft_wrap=True)
@@ -147,14 +142,14 @@ def _confirm(
     done = finished(scan.done, chosen, store, options.save_embeddings) | scan.diverged
     plan = make_plan(chosen, fresh, done, options.packing())
     summary = confirmation.summary(space, histories, choices, overlapping)
-    return carry_out(plan, done, space, store, options, console, summary)
+    chosen_for = {choice.history.cell.config: choice.config for choice in choices}
+    designs = [design.with_configs(chosen_for) for design in space.designs]
+    return carry_out(plan, done, space, store, options, console, summary, designs)
 
 
 def _show_choice(choice: Choice, console: Console) -> None:
     """Print the chosen values in one line."""
-    pruned = len(choice.history.pruned)
-    found = f"best of {counted(choice.history.ended, 'sample')}"
-    found += f" ({pruned} pruned)" if pruned else ""
+    found = f"best of {counted(len(choice.history.found), 'sample')}"
     found += f", validation {100 * choice.validation:.1f} %"
     values = ", ".join(f"{key} {_rounded(value)}" for key, value in choice.values.items())
     console.print(f"{choice.history.cell.title}: {found}: {values}", soft_wrap=True)

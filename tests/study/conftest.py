@@ -22,6 +22,5 @@ def a_ray_of_our_own() -> Iterator[None]:
         patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("RAY_worker_register_timeout_seconds", f"{HANG:.0f}")
         patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers when others fill the memory
-        patch.setenv("RAY_prestart_worker_first_driver", "0")  # one for each CPU, none of which trials use
         yield
     shutil.rmtree(folder, ignore_errors=True)

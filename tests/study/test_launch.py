@@ -141,6 +141,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, launch_here: Launch) -> I
         code, output = launch_here(folder, "--save-embeddings", "1", "--max-concurrent", "1", "--no-report")
         assert code == 0 and "8 runs (4 configurations x 2 seeds): 0 done, 8 to go" in output, output
         assert "\nstarting Ray on this machine; this takes a few seconds\n" in output  # not silent meanwhile
+        [launched] = (folder / "results" / "tiny" / "launches").glob("*.json")
+        [design] = json.loads(launched.read_text())["designs"]
+        assert design["levels"] == {"nla": [False, True], "learning_rate": [0.005, 0.01]}
         assert "\n2 trials; " in output  # two configurations each, which differ in their learning rates
         yield folder
 

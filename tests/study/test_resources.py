@@ -13,7 +13,9 @@ import torch
 
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
-from study import calibration
+from hagmeta.engine.options import RunOptions
+from hagmeta.engine.run import run
+from study import data, gpu_memory
 from study.connection import PRIVATE, why_nothing_runs
 from study.plan import Trial
 from study.resources import MOST_TRIALS_PER_GPU, check_possible, choose_resources, count_lanes, kind, share_of
@@ -51,7 +53,7 @@ def test_packs_are_small_on_many_cores_and_large_on_one_gpu() -> None:
 def test_a_share_is_one_of_n_that_hold_the_trial_with_slack() -> None:
     assert share_of(0.1 * GB, 140 * GB) == 1 / MOST_TRIALS_PER_GPU
     assert share_of(30 * GB, 140 * GB) == 1 / 3
-    assert share_of(60 * GB, 80 * GB) == share_of(calibration.NOT_MEASURED, 80 * GB) == 1
+    assert share_of(60 * GB, 80 * GB) == share_of(float("inf"), 80 * GB) == 1
 
 
 def test_kinds_of_trials_take_their_own_shares() -> None:
@@ -63,92 +65,27 @@ def test_kinds_of_trials_take_their_own_shares() -> None:
     assert same.gpu_share(OTHER) == 0.25 and str(same) == "1 CPU, 0.25 GPU per trial, 4 at once"
 
 
-def test_the_largest_configuration_of_a_kind_is_measured_in_a_short_run() -> None:
-    probes = calibration.make_probes(TRIALS)
-    assert set(probes) == {kind(SMALL), kind(OTHER)}
-    probe = probes[kind(SMALL)]
-    assert (probe.config.n_way, probe.config.sessions, probe.seeds) == (4, 1, 3)
-    assert probe.config.episodes == 2 and probe.config.pretrain_epochs == 2
-
-
-def test_measuring_tells_peaks_and_outlives_a_run_that_fails() -> None:
-    probes = list(calibration.make_probes(TRIALS[2:]).values())
+def test_the_bound_of_the_largest_configuration_and_pack_decides_the_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu_memory, "_gpu_bytes", lambda: 140 * GB)
+    assert set(gpu_memory.gpu_shares(TRIALS).values()) == {1 / 8}
+    monkeypatch.setattr(gpu_memory, "OTHER_BYTES", 20 * GB)
     gone = Trial.of(resolve(RunConfig.of(dataset="npz:gone.npz", classes=(4, 4, 4))), (0,))
-    probes += calibration.make_probes([gone]).values()
-    peak, failed = calibration.measure(probes, torch.device("cpu"))
-    assert 0.1 * GB < peak < 10 * GB and failed == calibration.NOT_MEASURED
-
-
-def test_what_was_measured_is_kept_for_the_same_code_gpu_and_pack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured: list[calibration.MemoryProbe] = []
-    said: list[str] = []
-
-    def measure(probes: list[calibration.MemoryProbe], lent: object) -> list[float]:
-        measured.extend(probes)
-        return [30 * GB if probe.config.method == "cec" else 0.5 * GB for probe in probes]
-
-    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
-    monkeypatch.setattr(calibration, "_gpu", lambda: ("H200", 140 * GB))
-    monkeypatch.setattr(calibration, "_measured_in_a_worker", measure)
-    assert set(calibration.gpu_shares(TRIALS, said.append).values()) == {1 / 8}
-    assert not measured and not said  # of so small graphs eight fit in any case
-    monkeypatch.setattr(calibration, "OTHER_BYTES", 100 * GB)
-    shares = calibration.gpu_shares(TRIALS, said.append)
-    assert shares == {kind(SMALL): 1 / 8, kind(OTHER): 1 / 3}
-    assert said[-1] == "GPU memory of 2 kinds of trials (2 measured now): 0.5 to 30 GB per trial"
-    assert calibration.gpu_shares(TRIALS, said.append) == shares and len(measured) == 2
-    assert said[-1] == "GPU memory of 2 kinds of trials (0 measured now): 0.5 to 30 GB per trial"
-    kept = json.loads((tmp_path / "gpu_memory.json").read_text())
-    assert len(kept) == 2 and all("H200" in key and "3 seeds" in key for key in kept)
-    # A larger pack, another GPU, other code and a damaged file are measured again.
-    calibration.gpu_shares([Trial.of(TRIALS[2].config, tuple(range(10)))], said.append)
-    monkeypatch.setattr(calibration, "_gpu", lambda: ("T4", 16 * GB))
-    assert calibration.gpu_shares(TRIALS[2:], said.append) == {kind(OTHER): 1.0}
-    monkeypatch.setattr(calibration, "code_version", lambda: "changed")
-    calibration.gpu_shares(TRIALS[2:], said.append)
-    assert len(measured) == 5
-    (tmp_path / "gpu_memory.json").write_text("{")
-    calibration.gpu_shares(TRIALS[2:], said.append)
-    assert len(measured) == 6
-
-
-def test_a_bound_that_lets_four_trials_fit_is_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
-    monkeypatch.setattr(calibration, "_gpu", lambda: ("H200", 140 * GB))
-    monkeypatch.setattr(calibration, "_measured_in_a_worker", lambda probes, lent: pytest.fail("measured"))
-    monkeypatch.setattr(calibration, "OTHER_BYTES", 20 * GB)
-    said: list[str] = []
-    assert set(calibration.gpu_shares(TRIALS, said.append).values()) == {1 / 5} and not said
+    shares = gpu_memory.gpu_shares([*TRIALS, gone])
+    assert shares == {kind(SMALL): 1 / 5, kind(OTHER): 1 / 5, kind(gone.config): 1}
+    wider, more = replace(TRIALS[0].config, hidden=4096), Trial.of(TRIALS[0].config, range(5000))
+    for larger in (Trial.of(wider, range(100)), more):
+        assert gpu_memory.gpu_shares([*TRIALS, larger])[kind(SMALL)] > 1 / 5
 
 
 def test_dense_inputs_count_for_all_seeds_and_propagated_for_each() -> None:
     def most(config: RunConfig) -> float:
-        return calibration.MemoryProbe(resolve(config), seeds=10, eager=False).most()
+        return gpu_memory.most_bytes(resolve(config), 10)
 
     words, dense = most(SMALL), most(replace(SMALL, dataset=f"{SMALL.dataset},dense=1"))
     assert dense - words == pytest.approx(4 * 600 * 80 * (10 + 1))
     assert most(replace(SMALL, inputs="svd")) == pytest.approx(dense)  # 80 words have at most 80 columns
-
-
-def test_figures_stay_valid_until_the_code_that_uses_memory_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calibration, "CODE", tmp_path)
-    monkeypatch.setattr(calibration, "ALLOCATING", ("nn", "engine/run.py"))
-
-    def version(layer: str, other: str = "") -> str:
-        for name, text in {"nn/layer.py": layer, "api/calls.py": other, "engine/run.py": "run = 1"}.items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_text(text)
-        return calibration.code_version.__wrapped__()
-
-    first = version("def step(x):\n    return x + 1\n")
-    assert version('def step(x):  # add\n    """Add."""\n    return x+1\n', "other = 2") == first
-    assert version("def step(x):\n    return x + 2\n") != first
 
 
 @pytest.mark.slow
@@ -209,9 +146,11 @@ print("copies", Counted.copies)
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
-def test_a_gpus_memory_is_measured() -> None:
-    [peak] = calibration.measure(list(calibration.make_probes(TRIALS[:2]).values()), torch.device("cuda"))
-    assert 1e6 < peak < torch.cuda.get_device_properties(0).total_memory
+def test_a_pack_needs_no_more_than_its_bound() -> None:
+    config = TRIALS[0].config
+    options = RunOptions(device=torch.device("cuda"))
+    run(config, range(3), data.load(config.dataset), options)
+    assert 1e6 < torch.cuda.max_memory_reserved() < gpu_memory.most_bytes(config, 3)
 
 
 @pytest.mark.parametrize(

@@ -415,6 +415,7 @@ def test_bad_requests(asked: dict[str, Any], message: str) -> None:
 # Bad files: the line, what is wrong, what would be right.
 
 DEBIAN = "datasets: [debian]\n"
+NLA = DEBIAN + "grid: {nla: [false, true]}\n"
 SEARCH = DEBIAN + "fixed: {val_classes: 6}\n"
 SEARCH += "search: {algorithm: optuna, samples: 2, objective: val_accuracy}\n"
 SAMPLE = "sample: {dropout: {choice: [0.5, 0.1]}}"
@@ -495,7 +496,10 @@ BAD = {
     "sample alone": (DEBIAN + "sample: {dropout: {uniform: [0, 0.5]}}", 2, "without search"),
     "algorithm": (SEARCH.replace("optuna", "optune") + SAMPLE, 3, "mean 'optuna'?"),
     "objective": (SEARCH.replace("val_acc", "acc") + SAMPLE, 3, "objective 'accuracy'. Did"),
-    "pruner": (SEARCH.replace("accuracy}", "accuracy, pruner: wilcox}") + SAMPLE, 3, "mean 'wilcoxon'?"),
+    "design kind": (NLA + "design: {kind: factorail}", 3, "mean 'factorial'?"),
+    "no design kind": (NLA + "design: {factors: [nla]}", 3, "design has no kind; expected one of factorial,"),
+    "design factor": (NLA + "design: {kind: factorial, factors: [tla]}", 3, "design names tla, which this"),
+    "other design": (NLA + "design: {kind: protocols}", 3, "make no protocols design, but: factorial"),
     "samples": (SEARCH.replace("2", "0") + SAMPLE, 3, "samples is 0"),
     "group": (SEARCH.replace("samples: 2", "samples: 2, group: 0") + SAMPLE, 3, "group is 0; expected"),
     "large group": (SEARCH.replace("samples: 2", "samples: 2, group: 3") + SAMPLE, 3, "from 1 to 2"),

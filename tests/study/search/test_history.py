@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.trial import create_trial
 from rich.console import Console
 
 from hagmeta.common.records.records import RunKey
@@ -20,7 +19,6 @@ from study.plan import Trial
 from study.progress import StudyProgress
 from study.search.history import AT_ONCE, STARTUP, SearchHistory, open_histories
 from study.search.objective import score_of
-from study.search.pruning import FIRST_STAGE, is_worse, stages
 from study.search.running import Dealer
 from study.space import Space
 from study.store import Store
@@ -253,7 +251,7 @@ def test_diverged_sample_fails_alone_and_for_good(tmp_path: Path, searched: Writ
     machine = Machine([whole], made(tmp_path / "a"), at_once=1, packing=packing)
     machine.diverging = {(bad, 1)}
     machine.run()
-    assert whole.failed == {3: "seed 1 diverged"} and whole.hopeless == {3} and whole.ended == 23
+    assert whole.failed == {3: "seed 1 diverged"} and whole.hopeless == {3} and len(whole.found) == 23
     assert (bad, 0) in ran(machine)  # it shared a trial with the seed that diverged
     (again,) = open_histories(searched(ALIKE), made(tmp_path / "a"))
     assert not again.missing and again.failed == whole.failed and values([again]) == values([whole])
@@ -275,7 +273,7 @@ def test_values_that_do_not_go_together_are_a_failure_with_its_reason(
 ALIKE = """
 datasets: [debian]
 fixed: {val_classes: half, method: cec}
-search: {algorithm: optuna, samples: 24, objective: val_accuracy, pruner: wilcoxon}
+search: {algorithm: optuna, samples: 24, objective: val_accuracy}
 sample:
   learning_rate: {loguniform: [0.001, 0.1]}
   cosine_scale: {uniform: [4.0, 64.0]}
@@ -286,7 +284,7 @@ seeds: 10
 def test_samples_that_are_ready_together_share_packs_and_are_the_same_samples(
     tmp_path: Path, searched: Write
 ) -> None:
-    text = ALIKE.replace(", pruner: wilcoxon", "").replace("seeds: 10", "seeds: 2")
+    text = ALIKE.replace("seeds: 10", "seeds: 2")
     found = []
     for place, packing in enumerate((Packing(seeds=2), Packing(most=64), Packing(members=6, lanes=3))):
         store = made(tmp_path / str(place))
@@ -307,7 +305,7 @@ def test_samples_of_a_pack_that_failed_run_separately_and_only_one_fails(
     tmp_path: Path, searched: Write
 ) -> None:
     store = made(tmp_path / "a")
-    (history,) = open_histories(searched(ALIKE.replace(", pruner: wilcoxon", "")), store)
+    (history,) = open_histories(searched(ALIKE), store)
     bad = [history.cell.sample(history.draw(number)).hash() for number in range(4)][3]
     machine = Machine([history], store, at_once=1, packing=Packing(members=100))
     machine.run(fails=lambda trial: bad in {config.hash() for config in trial.configs})
@@ -315,57 +313,22 @@ def test_samples_of_a_pack_that_failed_run_separately_and_only_one_fails(
     assert [len(trial.configs) for trial in machine.dealt[:12]] == [STARTUP, *[1] * STARTUP, AT_ONCE]
 
 
-def test_a_pruned_sample_runs_no_more_seeds_and_is_not_chosen(tmp_path: Path, searched: Write) -> None:
+def test_the_best_sample_is_the_one_of_the_highest_objective_however_often_killed(
+    tmp_path: Path, searched: Write
+) -> None:
     store = made(tmp_path / "a")
     (history,) = whole = open_histories(searched(ALIKE), store)
     machine = Machine(whole, store, at_once=1, packing=Packing(most=64)).run()
-    assert not history.missing and history.pruned and len(history.found) + len(history.pruned) == 24
-    assert 0 in history.found  # the defaults have no rival
-    for number in range(24):
-        value = worth(history.cell.sample(history.values[number]))
-        rivals = range(1) if number < STARTUP else range(number - AT_ONCE + 1)
-        best = max(worth(history.cell.sample(history.values[n])) for n in rivals if n in history.found)
-        assert (number in history.pruned) == (number > 0 and value < best)
-    runs = [history.cell.sample(history.values[number]).hash() for number in history.pruned]
-    assert {seed for name, seed in ran(machine) if name in runs} == {0, 1, 2, 3}
-    assert history.runs == len(ran(machine)) == 10 * len(history.found) + 4 * len(history.pruned)
-    assert machine.progress.pruned == 6 * len(history.pruned)
+    assert not history.missing and len(history.found) == 24
+    assert history.runs == len(ran(machine)) == 10 * len(history.found)
     assert history.best() == (
         history.cell.sample(history.values[max(history.found, key=lambda n: history.found[n].value or 0)]),
         max(trial.value for trial in history.found.values()),
     )
-    first, second = machine.dealt[:2]  # the second pack has the samples that are left
-    assert len(first.configs) == STARTUP and second.seeds == tuple(range(4, 10))
-    assert 1 < len(second.configs) < STARTUP
-
     for seed, most in enumerate((2, 3, 10**6)):  # killed twice, with other packs
         killed = open_histories(searched(ALIKE), made(tmp_path / "b"))
         Machine(killed, made(tmp_path / "b"), at_once=3, seed=seed).run(most)
-    assert values(killed) == values(whole) and killed[0].pruned.keys() == history.pruned.keys()
-    assert killed[0].best() == history.best()
-
-
-@pytest.mark.parametrize(
-    ("seeds", "ends"), [(3, (3,)), (5, (5,)), (6, (4, 6)), (10, (4, 10)), (12, (4, 8, 12)), (20, (4, 8, 20))]
-)
-def test_stages_are_large_enough_to_decide(seeds: int, ends: tuple[int, ...]) -> None:
-    assert stages(seeds) == ends
-    worse, best = (
-        [(0.1, 0.1)] * ends[0],
-        create_trial(value=0.9, intermediate_values=dict.fromkeys(range(seeds), 0.9)),
-    )
-    assert is_worse(worse, [best]) == (ends[0] >= FIRST_STAGE)
-    assert not is_worse(worse[:-1], [best]) or len(worse) > FIRST_STAGE
-
-
-def test_a_pruner_makes_another_search_with_the_same_random_samples(tmp_path: Path, searched: Write) -> None:
-    store = made(tmp_path / "a")
-    (pruned,), (none,), (without,) = (
-        open_histories(searched(ALIKE.replace(", pruner: wilcoxon", text)), store)
-        for text in (", pruner: wilcoxon", ", pruner: none", "")
-    )
-    assert none.cell.name == without.cell.name != pruned.cell.name
-    assert [pruned.draw(number) for number in range(3)] == [none.draw(number) for number in range(3)]
+    assert values(killed) == values(whole) and killed[0].best() == history.best()
 
 
 GROUPED = """
@@ -419,21 +382,21 @@ def test_the_first_of_each_random_group_is_the_sample_of_a_search_without_groups
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "pruner"), [(4, "wilcoxon"), (6, "none")])
+@pytest.mark.parametrize("size", [4, 6])
 def test_groups_find_the_same_with_other_workers_and_packs_killed_and_extended(
-    tmp_path: Path, searched: Write, size: int, pruner: str
+    tmp_path: Path, searched: Write, size: int
 ) -> None:
-    text = GROUPED.replace("group: 4", f"group: {size}, pruner: {pruner}").replace("seeds: 2", "seeds: 6")
+    text = GROUPED.replace("group: 4", f"group: {size}").replace("seeds: 2", "seeds: 6")
     (whole,) = open_histories(searched(text), made(tmp_path / "a"))
     Machine([whole], made(tmp_path / "a"), at_once=1, packing=Packing(most=64)).run()
-    assert whole.ended == 22 and bool(whole.pruned) == (pruner == "wilcoxon")
+    assert len(whole.found) == 22
     for seed, (samples, most) in enumerate(((15, 3), (15, 10**6), (22, 2), (22, 10**6))):
         asked = searched(text.replace("samples: 22", f"samples: {samples}"))
         (killed,) = open_histories(asked, made(tmp_path / "b"))
         Machine([killed], made(tmp_path / "b"), at_once=1 + seed, seed=seed, packing=Packing(seeds=2)).run(
             most
         )
-    assert values([killed]) == values([whole]) and killed.pruned.keys() == whole.pruned.keys()
+    assert values([killed]) == values([whole])
     assert killed.best() == whole.best()
 
 
@@ -521,7 +484,7 @@ def test_starting_points_are_the_same_killed_and_extended(tmp_path: Path, search
     text = text.replace("samples: 22", "samples: 10")
     (whole,) = open_histories(searched(text), made(tmp_path / "a"))
     Machine([whole], made(tmp_path / "a"), at_once=1, packing=Packing(most=64)).run()
-    assert whole.ended == 10
+    assert len(whole.found) == 10
     changes: list[dict[str, Any]] = [
         {},
         {"hidden": 64},
