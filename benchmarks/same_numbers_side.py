@@ -188,15 +188,15 @@ def _proposals(cell: Any) -> list[list[Any]]:
 def analysis_cases(spaces: Sequence[str]) -> Iterator[Case]:
     """Yield a case for each of these spaces, and for random studies."""
     for name in spaces:
-        yield f"analysis {name}", lambda n=name: _analysis(lambda folder: _invent(n, folder))
-        yield f"analysis {name} explorer", lambda n=name: _explorer(lambda folder: _invent(n, folder))
+        yield f"analysis {name}", lambda n=name: _analysis(lambda folder: invent(n, folder))
+        yield f"analysis {name} explorer", lambda n=name: _explorer(lambda folder: invent(n, folder))
     for number in range(STUDIES):
         yield f"analysis random {number}", lambda n=number: _analysis(lambda folder: write_study(folder, n))
     for kind in REFERENCES:
         yield f"analysis among the references {kind}", lambda k=kind: _among_references(k)
 
 
-def _invent(name: str, folder: Path) -> None:
+def invent(name: str, folder: Path) -> None:
     """Write a record for each configuration of a space, with invented accuracies."""
     configs = _space(name).resolved
     if len(configs) > MOST_CONFIGS:
