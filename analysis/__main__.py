@@ -19,7 +19,7 @@ from rich.console import Console
 from hagmeta.common.command import Parser, as_typed, show_error
 from hagmeta.common.errors import UserError
 
-KINDS = ("defaults", "tuned")  # as in `analysis.references`, which takes seconds to import
+KINDS = ("defaults", "tuned")  # as in `analysis.references.references`, which takes seconds to import
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +67,7 @@ def _report_parser(prog: str) -> Parser:
 
 
 def _report(options: Namespace, command: str, console: Console) -> Path:
-    from analysis.write import write_report  # pandas and seaborn take seconds to import
+    from analysis.page.write import write_report
 
     return write_report(
         options.results,
@@ -98,8 +98,8 @@ def _compare_parser(prog: str) -> Parser:
 
 
 def _compare(options: Namespace, command: str, console: Console) -> Path:
-    from analysis.compare_page import write_comparison  # pandas takes seconds to import
-    from analysis.compare_words import findings
+    from analysis.references.page import write_comparison
+    from analysis.references.words import findings
 
     page, placed = write_comparison(
         options.results,
@@ -141,9 +141,9 @@ def _references_parser(prog: str) -> Parser:
 
 def _references(options: Namespace, command: str, console: Console) -> Path:
     margin, where = _margin(options.margin), _conditions(options.where)
-    from analysis.references import load_references  # pandas takes seconds to import
+    from analysis.page.write import check_report_folder, write
+    from analysis.references.references import load_references
     from analysis.report import Report
-    from analysis.write import check_report_folder, write
 
     kind = options.references
     out, force = options.out or Path("results") / f"references-{kind}", options.force or not options.out

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.data.results import Panel, Results
 from analysis.designs.datasets import by_dataset
 from analysis.designs.design import N_AND_K, ONE_AT_A_TIME, PROTOCOLS, Design, designs_of, of_kind
 from analysis.designs.factorials import MOMENTS, Factorial, factorials
@@ -17,10 +18,9 @@ from analysis.designs.n_and_k import Grid, grids, maps, shots
 from analysis.designs.one_at_a_time import one_at_a_time
 from analysis.designs.protocols import ProtocolSetting, protocol_pairs, protocol_settings
 from analysis.designs.rankings import Ranking, rankings
-from analysis.frame import Panel, Results
-from analysis.inference import MARGIN, Difference, Family, families
-from analysis.over_datasets import OverDatasets, over_datasets
-from analysis.statistics import adjusted_means
+from analysis.statistics.estimates import adjusted_means
+from analysis.statistics.inference import MARGIN, Difference, Family, families
+from analysis.statistics.over_datasets import OverDatasets, over_datasets
 
 MOST_RIVALS = 40  # with more configurations, not all pairs are compared
 QUESTIONS = {
@@ -37,7 +37,7 @@ AGAINST_REFERENCES = "your method minus each reference at the last session"
 
 @dataclass(frozen=True)
 class Comparisons:
-    """The families of one report, corrected together; see `analysis.inference`.
+    """The families of one report, corrected together; see `analysis.statistics.inference`.
 
     The comments name the keys of each family.
     """

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import comb
 from typing import Any, NamedTuple
 
-from analysis.across import Across, compared_effects, compared_methods
-from analysis.against_control import FEWEST_FOR_TESTS, limit_words, paired_tests
-from analysis.bounds import exceeded, oracle_words
 from analysis.comparisons import Analysis, best_of
+from analysis.data.labels import readable
+from analysis.data.results import Panel
 from analysis.designs.datasets import common_labels, oracles_of
 from analysis.designs.factorials import MOMENTS, Factorial
-from analysis.frame import Panel
-from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
-from analysis.labels import readable
-from analysis.margins import margins
-from analysis.rating import friedman_words
-from analysis.statistics import adjusted_means, estimate
+from analysis.statistics.estimates import adjusted_means, estimate
+from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
+from analysis.tables.across import Across, compared_effects, compared_methods
+from analysis.tables.cells import exceeded, oracle_words
+from analysis.tables.margins import margins
+from analysis.tables.over_datasets import FEWEST_FOR_TESTS, friedman_words, limit_words, paired_tests
 from analysis.words import a_look, are, by_verdict, datasets_words, listed, points, some, standing_words
 
 MOST_OF_A_KIND = 4

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from analysis.across import across_tables
-from analysis.against_control import control_table
 from analysis.comparisons import Analysis
 from analysis.findings import Finding, findings
-from analysis.followers import follower_tables
-from analysis.margins import margin_tables
-from analysis.published import published_tables
-from analysis.ranks import rank_tables
-from analysis.rating import rating_table
-from analysis.table import Table
-from analysis.tables import make_tables
+from analysis.tables.across import across_tables
+from analysis.tables.designs import rank_tables
+from analysis.tables.margins import margin_tables
+from analysis.tables.over_datasets import control_table, rating_table
+from analysis.tables.panels import make_tables
+from analysis.tables.papers import follower_tables, published_tables
+from analysis.tables.table import Table
 
 
 class Report(Analysis):

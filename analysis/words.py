@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from analysis.inference import (
+from analysis.statistics.inference import (
     AHEAD,
     BEHIND,
     EQUIVALENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis import frame
+from analysis.data import results as frame
 from analysis.figures import style, summary
 
 DATASETS = {"debian": "Debian", "metamath": "Metamath", "wordnet": "WordNet"}

@@ -170,9 +170,9 @@ def main() -> None:
     if options.make and options.folder:
         make_study(options.folder, options.make)
 
-    from analysis import explorer
-    from analysis.frame import read
-    from analysis.references import load_references
+    from analysis.data.reading import read
+    from analysis.page import explorer
+    from analysis.references.references import load_references
 
     results = read([options.folder]) if options.folder else load_references(options.references)
     for key, _, value in (text.partition("=") for text in options.where):

@@ -1,8 +1,8 @@
 """Test what later papers claim on their graphs: `python benchmarks/followers.py results/followers_tuned`.
 
-The claims are all orders of two systems in `analysis/followers.csv`, by the last session, and a few ideas of
-later papers. Each is a paired t-test over seeds, of macro and of plain accuracy. Holm's correction covers
-all tests of all graphs together.
+The claims are all orders of two systems in `analysis/tables/followers.csv`, by the last session, and a
+few ideas of later papers. Each is a paired t-test over seeds, of macro and of plain accuracy. Holm's
+correction covers all tests of all graphs together.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 import pandas as pd
 import scipy.stats
 
-from analysis import frame
-from analysis.followers import read_followers
-from analysis.inference import holm
+from analysis.data import results as frame
+from analysis.statistics.inference import holm
+from analysis.tables.papers import read_followers
 from hagmeta.common.interval import student
 from hagmeta.methods import METHODS
 

@@ -26,13 +26,14 @@ import optuna
 import torch
 
 import hagmeta
-from analysis import explorer, frame
-from analysis.compare import place
-from analysis.compare_tables import compare_tables
-from analysis.references import KINDS as REFERENCES
-from analysis.references import read_references
+from analysis.data import results as frame
+from analysis.page import explorer
+from analysis.references.place import place
+from analysis.references.references import KINDS as REFERENCES
+from analysis.references.references import read_references
+from analysis.references.tables import compare_tables
 from analysis.report import Report
-from analysis.table import Cell, Table
+from analysis.tables.table import Cell, Table
 from hagmeta import Dataset, Learner, datasets
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records.records import config_hash

@@ -249,7 +249,7 @@ def _list_failures(title: str, lines: Sequence[str], store: Store, console: Cons
 
 
 def _report(store: Store, options: LaunchOptions, console: Console) -> None:
-    from analysis.write import write_report  # imports pandas and seaborn, which takes seconds
+    from analysis.page.write import write_report
 
     page = write_report([store.folder], store.folder / "report", force=True)
     console.print(f"report: {page}", soft_wrap=True)
@@ -259,8 +259,8 @@ def _report(store: Store, options: LaunchOptions, console: Console) -> None:
 
 def compare_with_references(folder: Path, console: Console, kind: str) -> None:
     """Compare the study with the reference results, or print why that is not possible."""
-    from analysis.compare_page import write_comparison  # imports pandas and seaborn, which takes seconds
-    from analysis.compare_words import findings
+    from analysis.references.page import write_comparison
+    from analysis.references.words import findings
 
     try:
         page, placed = write_comparison([folder], folder / "comparison", kind=kind, force=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from analysis.configs import REVISION
-from analysis.frame import Panel, Results
+from analysis.data.configs import REVISION
+from analysis.data.results import Panel, Results
 
 # Each dataset has its own values of these.
 OF_THE_DATASET = ("dataset", "classes", "drop_small", "n_way", "k_shot", "sessions", "val_classes", REVISION)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.frame import Results
-from analysis.labels import SWITCHES
+from analysis.data.labels import SWITCHES
+from analysis.data.results import Results
 
 FACTORIAL, ONE_AT_A_TIME, PROTOCOLS, N_AND_K = "factorial", "one-at-a-time", "protocols", "n-and-k"
 RANKING = "ranking"

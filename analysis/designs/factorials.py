@@ -10,11 +10,20 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.data.labels import (
+    SWITCHES,
+    TRAINING,
+    across,
+    has_switches,
+    rows_of,
+    slug,
+    training,
+    varied_settings,
+)
+from analysis.data.results import Panel
 from analysis.designs.design import FACTORIAL, REPEATED_FOR, Design, of_kind
-from analysis.frame import Panel
-from analysis.inference import DIGITS
-from analysis.labels import SWITCHES, TRAINING, across, has_switches, rows_of, slug, training, varied_settings
-from analysis.statistics import Factor, contrasts, switch
+from analysis.statistics.estimates import Factor, contrasts, switch
+from analysis.statistics.inference import DIGITS
 
 MOMENTS = {"first": "session 0", "last": "the last session"}
 CALLED = {"GPIL": "GPIL", "supervised": "supervised training", "nothing": "no training"}

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from analysis.frame import Results, common_words
-from analysis.labels import across
+from analysis.data.labels import across
+from analysis.data.results import Results, common_words
 
 Grid = tuple[str, pd.DataFrame]  # where, and runs with several N or K
 PROPOSED = "proposed"  # the role of our methods

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.data.labels import SWITCHES
+from analysis.data.results import Panel
 from analysis.designs.factorials import Factorial
-from analysis.frame import Panel
-from analysis.labels import SWITCHES
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.frame import Results
-from analysis.labels import across, readable
+from analysis.data.labels import across, readable
+from analysis.data.results import Results
 
 BOTH = ("strict", "released")
 OF_THE_PROTOCOL = ("queries_per_class", "revision")  # each protocol draws different test nodes

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analysis.data.labels import readable, transductive_words
+from analysis.data.results import Results
 from analysis.designs.design import RANKING, Design, of_kind
-from analysis.frame import Results
-from analysis.labels import readable, transductive_words
-from analysis.statistics import adjusted_means, rank_correlation, ranks_of
+from analysis.statistics.estimates import adjusted_means, rank_correlation, ranks_of
 from hagmeta.common.records.differences import sort_key
 
 SHAPE = ("dataset", "protocol", "n_way", "k_shot")

@@ -10,11 +10,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.comparisons import Analysis, Comparisons
+from analysis.data.labels import ALL_OFF
 from analysis.designs.factorials import Factorial, place
-from analysis.drawing import Drawing
 from analysis.figures import style, summary
-from analysis.inference import Difference
-from analysis.labels import ALL_OFF
+from analysis.figures.style import Drawing
+from analysis.statistics.inference import Difference
 
 MOST = 4  # factorials
 FEWEST_SWITCHES = 2

@@ -10,10 +10,10 @@ import seaborn as sns
 from matplotlib.axes import Axes
 
 from analysis.comparisons import Analysis
-from analysis.drawing import Drawing
 from analysis.figures import style, summary
-from analysis.over_datasets import OverDatasets
-from analysis.rating import friedman_words, rating_words
+from analysis.figures.style import Drawing
+from analysis.statistics.over_datasets import OverDatasets
+from analysis.tables.over_datasets import friedman_words, rating_words
 from analysis.words import listed, some
 
 MOST_PROFILES = 12  # the legend has no room for more

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from analysis.comparisons import Analysis
 from analysis.designs.protocols import ProtocolSetting
-from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
+from analysis.figures import style, summary
+from analysis.figures.style import Drawing
 
 MOST_PAIRS = 3  # in a figure
 MOST_FIGURES = 2
@@ -54,7 +54,7 @@ def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawi
         f" takes one gradient step per session, and its session 0 comes from training episodes.{left}{rest}"
     )
     title = f"Effect of the leaks: {words}"
-    return Drawing(names.slug("protocol", words), "protocol", title, caption, figure, leaks=True)
+    return Drawing(summary.slug("protocol", words), "protocol", title, caption, figure, leaks=True)
 
 
 def _curves(axes: Axes, sessions: pd.DataFrame) -> None:

@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparisons import Analysis, Comparisons
+from analysis.data.results import Panel
 from analysis.designs.one_at_a_time import Star, star_of_most_arms
-from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
-from analysis.frame import Panel
-from analysis.statistics import estimate
+from analysis.figures import style, summary
+from analysis.figures.style import Drawing
+from analysis.statistics.estimates import estimate
 
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
@@ -137,7 +137,7 @@ def _bar_words(found: pd.Series, value: Any) -> str:
     if np.isnan(found["mean"]):
         return "no common seed"
     shown = f"{round(found['mean'], 1) + 0.0:+.1f}{'*' if found['significant'] else ''}"
-    return f"{shown} with {textwrap.shorten(names.text(value), MOST_LETTERS, placeholder='…')}"
+    return f"{shown} with {textwrap.shorten(summary.text(value), MOST_LETTERS, placeholder='…')}"
 
 
 def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: list[str]) -> None:
@@ -174,7 +174,7 @@ def _scale(axes: Axes) -> None:
 
 def _places(axes: Axes, values: list[Any]) -> tuple[list[float], list[str]]:
     """Return the places and tick labels of sorted values: a log axis for wide ranges, even steps for text."""
-    ticks = [names.text(value) for value in values]
+    ticks = [summary.text(value) for value in values]
     if any(isinstance(value, (bool, str)) for value in values):
         axes.set_xlim(-0.5, len(values) - 0.5)
         return list(map(float, range(len(values)))), ticks

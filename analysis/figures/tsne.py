@@ -16,10 +16,10 @@ from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
 from analysis.comparisons import Analysis
-from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
-from analysis.figures.matrix import contrast
-from analysis.frame import Panel
+from analysis.data.results import Panel
+from analysis.figures import style, summary
+from analysis.figures.forgetting import contrast
+from analysis.figures.style import Drawing
 from hagmeta.common.records.records import StudyFolder
 
 MOST = 2  # figures; each takes seconds
@@ -100,7 +100,7 @@ def coloured(cloud: Cloud) -> list[int]:
 @style.styled
 def _clouds(panel: Panel, files: dict[str, Path], rest: str) -> Drawing:
     figure, ((*axes,),) = style.grid(1, len(files), 3.9, width=style.WIDTH if len(files) == 2 else 4.6)
-    called = names.shown(panel)
+    called = summary.shown(panel)
     clouds = {label: load(path) for label, path in files.items()}
     for each, (label, cloud) in zip(axes, clouds.items(), strict=True):
         classes = coloured(cloud)

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from analysis.archives import archive_of
 from analysis.comparisons import Analysis
-from analysis.inference import AHEAD, BEHIND, holm
-from analysis.over_datasets import OverDatasets
-from analysis.references import KINDS, as_results, read_references
-from analysis.statistics import estimate
+from analysis.references.archives import archive_of
+from analysis.references.references import KINDS, as_results, read_references
+from analysis.statistics.estimates import estimate
+from analysis.statistics.inference import AHEAD, BEHIND, holm
+from analysis.statistics.over_datasets import OverDatasets
 from analysis.words import listed
 from hagmeta.common.records.records import OpenRecord
 from hagmeta.common.settings.left_out import LEFT_OUT_AT
@@ -290,7 +290,7 @@ def calibration(runs: Runs) -> str:
 
 def archives() -> str:
     """Return the archives: content, code, size and commands."""
-    from analysis.archives import names
+    from analysis.references.archives import names
 
     rows = []
     for name in names():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analysis.frame import Results
+from analysis.data.results import Results
 from analysis.report import Report
 from hagmeta.common.records.metrics import forgotten
 from hagmeta.common.records.records import config_hash
@@ -148,7 +148,7 @@ def reconfigured(folder: Path, without: str = "", **settings: Any) -> Path:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without figures: drawing them takes most of the time of a report."""
-    monkeypatch.setattr("analysis.figures.MODULES", ())
+    monkeypatch.setattr("analysis.figures.FIGURES", {})
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.data.reading import read
+from analysis.data.results import Panel
 from analysis.designs.factorials import MOMENTS
-from analysis.facts import facts, notices
-from analysis.frame import Panel, read
-from analysis.inference import FEWEST_SEEDS, Difference
+from analysis.page.facts import facts, notices
 from analysis.report import Report
-from analysis.table import Cell, Table
+from analysis.statistics.inference import FEWEST_SEEDS, Difference
+from analysis.tables.table import Cell, Table
 from analysis.words import points
 
 MOST_WORDS = 40  # in a sentence, with the names of configurations

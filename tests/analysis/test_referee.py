@@ -13,12 +13,14 @@ import pytest
 from analysis import figures
 from analysis.__main__ import main
 from analysis.comparisons import Analysis
-from analysis.cost import cost_table
-from analysis.facts import facts, notices
-from analysis.frame import Results, read
-from analysis.published import published_tables
-from analysis.table import Table, to_markdown
-from analysis.tables import make_tables, settings_tables
+from analysis.data.reading import read
+from analysis.data.results import Results
+from analysis.page.facts import facts, notices
+from analysis.tables.cost import cost_table
+from analysis.tables.designs import settings_tables
+from analysis.tables.panels import make_tables
+from analysis.tables.papers import published_tables
+from analysis.tables.table import Table, to_markdown
 from hagmeta.common.records.metrics import forgotten, harmonic_means
 from hagmeta.config.run_config import RunConfig, resolve
 from study.store import Store
@@ -83,7 +85,7 @@ def test_one_difference_has_one_interval_everywhere(write: Write) -> None:  # 2
 def test_names_that_differ_in_a_sign_share_no_file(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # 4
-    monkeypatch.setattr(figures, "MODULES", (figures.curves,))
+    monkeypatch.setattr(figures, "FIGURES", {"curves": figures.curves.draw})
     for number, dataset in enumerate(("my_graph", "my-graph")):
         reconfigured(write({0: (0.8, 0.7, 0.5 + 0.1 * number)}, study=dataset), dataset=dataset)
     assert main([str(tmp_path), "--out", str(tmp_path / "report")]) == 0
@@ -146,7 +148,7 @@ def test_beside_the_paper_the_same_session_is_compared(write: Write) -> None:  #
     (table,) = published_tables(read([write({0: CURVE}, dataset="amazon-clothing")]))
     columns = dict(zip(table.columns, table.rows[0], strict=True))
     assert columns["last paper"].value == pytest.approx(70.05, abs=10) and columns["PD paper"].text == ""
-    from analysis.published import read_published
+    from analysis.tables.papers import read_published
 
     printed = read_published()
     same = printed[(printed["dataset"] == "amazon-clothing") & (printed["method"] == "HAG-Meta")]

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis import frame
+from analysis.data import results as frame
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import record_schema
 from hagmeta.common.records.metrics import MetricDeclaration, to_record
