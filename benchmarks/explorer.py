@@ -182,9 +182,7 @@ def main() -> None:
     page = options.out or folder / explorer.NAME
     html = explorer.render(results, title=folder.name or "references", command="", report="index.html")
     page.write_text(html, encoding="utf-8")
-    print(
-        f"{len(results.runs):,} runs, {len(results.panels())} settings, {len(results.labels)} configurations"
-    )
+    print(f"{len(results.runs):,} runs, {len(results.panels)} settings, {len(results.labels)} configurations")
     print(f"written: {time.process_time() - start:.1f} s of CPU time, {page.stat().st_size / 2**20:.2f} MiB")
     for name, seconds in measure(page, options.screenshots):
         print(f"{name}: {seconds:.2f} s")

@@ -26,7 +26,7 @@ import optuna
 import torch
 
 import hagmeta
-from analysis.data import results as frame
+from analysis.data import reading
 from analysis.page import explorer
 from analysis.references.place import place
 from analysis.references.references import KINDS as REFERENCES
@@ -224,7 +224,7 @@ def _study(write: Callable[[Path], Any]) -> Iterator[Path]:
 def _analysis(write: Callable[[Path], Any]) -> Any:
     """Return all comparisons of a report on a study, and the cells of its tables."""
     with _study(write) as folder:
-        results = frame.read([folder])
+        results = reading.read([folder])
     report = Report(results)
     families = report.comparisons.families
     compared = [(repr(key), found.told) for family in families for key, found in family.comparisons.items()]
@@ -240,7 +240,7 @@ def _cells(tables: Iterable[Table]) -> list[Any]:
 def _explorer(write: Callable[[Path], Any]) -> Any:
     """Return the numbers of the page to explore."""
     with _study(write) as folder:
-        found = explorer.data(Report(frame.read([folder])))
+        found = explorer.data(Report(reading.read([folder])))
     return {key: value for key, value in found.items() if key != "words"}
 
 

@@ -28,7 +28,8 @@ HAG_META = (
 
 def findings(placed: Placed) -> list[Finding]:
     """Return where each method lands on each graph: its rank, its accuracy and the verdicts."""
-    return [_on_graph(each, named=len(placed.labels) > 1) for each in placed.standings]
+    first = {placed.of(label)[0] for label in placed.labels}
+    return [_on_graph(each, named=each in first or len(placed.labels) > 1) for each in placed.standings]
 
 
 def _on_graph(standing: Standing, *, named: bool) -> Finding:

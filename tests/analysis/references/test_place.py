@@ -103,7 +103,9 @@ def test_a_poor_method_is_behind_every_reference(poor: Placed) -> None:
     assert standing.rank == 4 and set(standing.rivals) == {"SGC-NCM", "SGC-Ridge", "SGC-LDA"}
     assert {test.verdict for test in standing.tests.values()} == {"behind"}
     (finding,) = findings(poor)
-    assert finding.values["rank"] == 4 and finding.text.startswith(f"On {standing.dataset}, it ranks 4 of 4 ")
+    assert finding.values["rank"] == 4 and finding.text.startswith(
+        f"On {standing.dataset}, Poor ranks 4 of 4 "
+    )
     assert "It is behind all 3 others." in finding.text
 
 
