@@ -256,7 +256,7 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
         }
         counts = Counter(test.verdict for test in tests.values())
         parts = {
-            "{} change accuracy at the last session": counts[AHEAD] + counts[BEHIND],
+            "{} {change} accuracy at the last session": counts[AHEAD] + counts[BEHIND],
             "{} {are} equivalent to the reference": counts[EQUIVALENT],
             "{} {are} undecided": counts[UNDECIDED],
             "{} {have} too few seeds to test": counts[TOO_FEW],
@@ -276,19 +276,19 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
 def _counts(parts: Mapping[str, int], what: str) -> str:
     """Return "Of 9 values, 2 change accuracy and 7 are undecided." from counts by words."""
     said = {words: count for words, count in parts.items() if count}
-    verbs = {
-        words: {"are": "is", "have": "has"} if count == 1 else {"are": "are", "have": "have"}
-        for words, count in said.items()
-    }
     if len(said) == 1:
         ((words, count),) = said.items()
         return (
-            words.format(
-                f"All {count} {what}" if count > 1 else f"The only one of these {what}", **verbs[words]
-            )
-            + "."
+            f"{_agreeing(words, f'All {count} {what}' if count > 1 else f'The only one of {what}', count)}."
         )
-    return f"Of {sum(said.values())} {what}, {listed([w.format(n, **verbs[w]) for w, n in said.items()])}."
+    told = [_agreeing(words, str(count), count) for words, count in said.items()]
+    return f"Of {sum(said.values())} {what}, {listed(told)}."
+
+
+def _agreeing(words: str, subject: str, count: int) -> str:
+    """Return `words` about a subject, with a verb for one or for several."""
+    verbs = {"are": "is", "have": "has", "change": "changes"}
+    return words.format(subject, **{verb: one if count == 1 else verb for verb, one in verbs.items()})
 
 
 def _levels(analysis: Analysis) -> Iterator[Finding]:
