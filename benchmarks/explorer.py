@@ -170,6 +170,7 @@ def main() -> None:
     if options.make and options.folder:
         make_study(options.folder, options.make)
 
+    from analysis.comparisons import Analysis
     from analysis.data.reading import read
     from analysis.page import explorer
     from analysis.references.references import load_references
@@ -180,7 +181,9 @@ def main() -> None:
     start = time.process_time()
     folder = options.folder or Path()
     page = options.out or folder / explorer.NAME
-    html = explorer.render(results, title=folder.name or "references", command="", report="index.html")
+    html = explorer.render(
+        Analysis(results), title=folder.name or "references", command="", report="index.html"
+    )
     page.write_text(html, encoding="utf-8")
     print(f"{len(results.runs):,} runs, {len(results.panels)} settings, {len(results.labels)} configurations")
     print(f"written: {time.process_time() - start:.1f} s of CPU time, {page.stat().st_size / 2**20:.2f} MiB")
