@@ -31,7 +31,7 @@ test-all: setup  ## also the slow tests and all notebooks of examples/
 	$(PYTEST) $(PARALLEL)
 
 # What most users touch: runs from Python, one real study, a report.
-SMOKE := tests/hagmeta/api/test_api.py tests/study/test_launch.py::test_a_study_runs_once tests/analysis/test_report.py
+SMOKE := tests/hagmeta/api/test_api.py tests/study/test_launch.py::test_a_study_runs_once tests/analysis/page/test_report.py
 OLDEST := .venv-oldest
 test-oldest:  ## two minutes of tests with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(OLDEST)

@@ -1,250 +1,310 @@
-"""Write the findings of a report: sentences that state what its tables show."""
+"""Write the findings of a report: sentences that state what its tables show, with the values behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import comb
+from typing import Any, NamedTuple
 
-from analysis.across import across_words
-from analysis.against_control import control_words
-from analysis.bounds import exceeded, oracle_words
-from analysis.claims import MOMENTS, Claims, best_of, claims
-from analysis.designs import TRAINING_PAIRS, Factorial, factorials, one_at_a_time, protocol_pairs, shots
-from analysis.frame import Panel, Results
-from analysis.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
-from analysis.labels import readable
-from analysis.margins import Margins, margins
-from analysis.over_datasets import over_datasets_words
-from analysis.statistics import adjusted_means, estimate
-from analysis.words import a_look, effect, effects, listed, points, some
+from analysis.comparisons import Analysis, best_of
+from analysis.data.labels import readable
+from analysis.data.results import Panel
+from analysis.designs.datasets import common_labels, oracles_of
+from analysis.designs.factorials import MOMENTS, Factorial
+from analysis.statistics.estimates import adjusted_means, estimate
+from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
+from analysis.tables.across import Across, compared_effects, compared_methods
+from analysis.tables.cells import exceeded, oracle_words
+from analysis.tables.margins import margins
+from analysis.tables.over_datasets import FEWEST_FOR_TESTS, friedman_words, limit_words, paired_tests
+from analysis.words import a_look, are, by_verdict, datasets_words, listed, points, some, standing_words
 
 MOST_OF_A_KIND = 4
-VERDICTS = {  # how the leading configuration compares with the others, by verdict
-    AHEAD: "{leader} is ahead of {others}.",
-    EQUIVALENT: "{leader} is equivalent to {others}.",
-    UNDECIDED: "{leader} is not separated from {others} (undecided).",
-    BEHIND: "{leader} is behind {others} on the seeds they share.",
-    TOO_FEW: "{leader} was not tested against {others}: too few seeds.",
-}
-NO_COMMON_SEED = "{leader} shares no seed with {others}."
+SOME = "decided on some datasets only"
+ORDER = ("ahead", "positive", "behind", "negative", "equivalent", SOME)  # of verdicts; the open ones follow
 
 
-def findings(results: Results) -> list[str]:
-    """Return the findings of `results`, the most important first.
+class Finding(NamedTuple):
+    """A finding: its kind, the values that it states, and one or more sentences.
 
-    Each is one or more sentences, made from the numbers of a table.
+    Tests compare the values with the cells of tables. Nothing reads the text but people.
     """
-    panels, told = results.panels(), claims(results)
-    several = len(panels) > 1
-    sentences = [
-        *_looks(results),
-        *(_margins(found) for found in margins(results)),
-        *over_datasets_words(results),
-        *control_words(results),
-        *across_words(results),
-        *_some(text for panel in panels for text in _training(panel, told, several)),
-        *_some(text for panel in panels for text in _ablation(panel, told, several)),
-        *_some(text for panel in panels for text in _ranking(panel, told, several)),
-        *_some(text for panel in panels for text in _bounds(panel, told, several)),
-        *_some(_protocols(results, told)),
-        *_some(_settings(results, told)),
-        *_some(text for panel in panels for text in _sensitivity(panel, told, several)),
-    ]
-    # A report needs at least one finding in addition to the warning about few seeds.
-    return sentences if len(sentences) > len(_looks(results)) else [*sentences, *map(_level, panels)]
+
+    kind: str
+    values: Mapping[str, Any]
+    text: str
 
 
-def _looks(results: Results) -> list[str]:
-    """Return a warning if no part of the report has enough seeds to test anything."""
-    panels = results.panels()
-    if not all(panel.badge for panel in panels):
-        return []
-    return [f"{a_look(max(panel.enough for panel in panels))}."]
+def findings(analysis: Analysis) -> list[Finding]:
+    """Return the findings, the most important first; at most a few of each kind."""
+    warning = list(_few_seeds(analysis))
+    kinds: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
+        *(_margins, _over_datasets, _control, _across, _effects, _best),
+        *(_bounds, _protocols, _shots, _one_at_a_time),
+    )
+    found = [finding for kind in kinds for finding in _shortened(kind(analysis))]
+    return [*warning, *(found or _levels(analysis))]
 
 
-def _some(sentences: Iterator[str]) -> list[str]:
+def _shortened(found: Iterable[Finding]) -> list[Finding]:
     """Return the first few findings of a kind, and how many more the tables have."""
-    kind = list(sentences)
+    kind = list(found)
     left = len(kind) - MOST_OF_A_KIND
-    return (
-        kind if left <= 1 else [*kind[:MOST_OF_A_KIND], f"The tables have {left} more findings of this kind."]
+    if left <= 1:
+        return kind
+    more = Finding("more", {"left": left}, f"The tables have {left} more findings of this kind.")
+    return [*kind[:MOST_OF_A_KIND], more]
+
+
+def _few_seeds(analysis: Analysis) -> Iterator[Finding]:
+    """Yield a warning if no part of the report has enough seeds to test anything."""
+    if all(panel.badge for panel in analysis.panels):
+        seeds = max(panel.enough for panel in analysis.panels)
+        yield Finding("few seeds", {"seeds": seeds}, f"{a_look(seeds)}.")
+
+
+def _margins(analysis: Analysis) -> Iterator[Finding]:
+    """Yield for how many combinations of N and K a method leads, and by how much."""
+    for found in margins(analysis):
+        cells = [cell for cell in found.cells if cell.lead.seeds]
+        start = f"On {found.where}, {found.label}"
+        values: dict[str, Any] = {"where": found.where, "method": found.label}
+        if not cells:
+            text = f"{start} shares no seed with the best other method for any N and K."
+            yield Finding("margins", values | {"leads": [], "verdicts": {}}, text)
+            continue
+        leads = sorted(cell.lead.mean for cell in cells)
+        verdicts = Counter(cell.verdict for cell in found.cells)
+        parts = {
+            "{} {are} ahead of every other method": verdicts[AHEAD],
+            "{} {are} behind at least one": verdicts[BEHIND],
+            "{} {are} not ahead of all": verdicts[""],
+            "{} {have} too few seeds to test": verdicts[TOO_FEW],
+        }
+        text = (
+            f"{start} has a margin of {100 * leads[0]:+.1f} to {100 * leads[-1]:+.1f} points over the best "
+            f"other method. {_counts(parts, 'combinations of N and K')}"
+        )
+        yield Finding("margins", values | {"leads": leads, "verdicts": verdicts}, text)
+
+
+def _over_datasets(analysis: Analysis) -> Iterator[Finding]:
+    """Yield which method has the best mean rank, and which methods the tests separate from it."""
+    found = analysis.over_datasets
+    if found is None:
+        return
+    ranks = found.ranks.mean().sort_values()
+    level = [str(name) for name in ranks.index if ranks[name] == ranks.iloc[0]]
+    has = "has" if len(level) == 1 else "share"
+    values = {"best": level, "rank": float(ranks.iloc[0]), "apart": found.apart}
+    yield Finding(
+        "ranks",
+        values,
+        f"Over {len(found.scores)} datasets, {some(level)} {has} the best mean rank: {ranks.iloc[0]:.1f} of "
+        f"{len(ranks)}. Nemenyi's test separates {some(found.apart) if found.apart else 'no other method'} "
+        f"from {level[0]}. {friedman_words(found)}",
     )
 
 
-def _margins(found: Margins) -> str:
-    """Return for how many combinations of N and K the method leads, and by how much."""
-    start = f"On {found.where}, {found.label}"
-    cells = [cell for cell in found.cells if cell.lead.seeds]
-    if not cells:
-        return f"{start} shares no seed with the best other method for any N and K."
-    leads = [100 * cell.lead.mean for cell in cells]
-    margin = f"{min(leads):+.1f} to {max(leads):+.1f} points over the best other method"
-    tested = [cell for cell in found.cells if cell.verdict != TOO_FEW]
-    left = len(found.cells) - len(tested)
-    if not tested:
-        return (
-            f"{start} has a margin of {margin} in {len(cells)} combinations of N and K. "
-            "There are too few seeds to test the margins."
+def _control(analysis: Analysis) -> Iterator[Finding]:
+    """Yield which methods the paired tests over datasets find ahead of the control and behind it."""
+    found = analysis.over_datasets
+    if found is None or len(found.scores) < FEWEST_FOR_TESTS:
+        return
+    verdicts = {each.method: each.verdict for each in paired_tests(found)}
+    start = f"Over {len(found.scores)} datasets, paired tests compare each method with {found.methods[0]}."
+    parts = [start, _are(verdicts), limit_words(found)]
+    values = {"control": found.methods[0], "verdicts": verdicts}
+    yield Finding("control", values, " ".join(filter(None, parts)))
+
+
+def _across(analysis: Analysis) -> Iterator[Finding]:
+    """Yield where the verdicts of the datasets agree, for methods and for effects."""
+    panels = analysis.by_dataset
+    if not panels:
+        return
+    start = f"On {datasets_words(list(panels))}"
+    if methods := compared_methods(analysis):
+        reference, oracles = common_labels(panels)[0], oracles_of(panels)
+        rivals = sorted((each for each in methods if each.name not in oracles), key=lambda each: -each.mean)
+        if rivals:
+            words = f"{start}, compared with {reference} at the last session: {_agreement(rivals)}"
+            yield Finding("across methods", _agreed(rivals) | {"reference": reference}, words)
+    for moment, when in MOMENTS.items():
+        for name, effects in compared_effects(analysis, moment).items():
+            words = f"{start}, effects at {when}{f', {name}' if name else ''}: {_agreement(effects)}"
+            yield Finding("across effects", _agreed(effects) | {"moment": moment, "name": name}, words)
+
+
+def _agreed(compared: list[Across]) -> dict[str, Any]:
+    return {"verdicts": {each.name: each.verdict for each in compared}}
+
+
+def _agreement(compared: list[Across]) -> str:
+    """Return "GPIL is positive on all. NLA and TLA are decided on some datasets only."."""
+    short = {}
+    for each in compared:
+        whole = [word for word, there in each.verdicts.items() if len(there) == len(each.found)]
+        short[each.name] = f"{whole[0]} on all" if whole else SOME if each.verdicts else each.open
+    return _are(short)
+
+
+def _are(verdicts: Mapping[str, str]) -> str:
+    """Return "A is ahead. B and C are not separated." from verdicts by name."""
+    groups: dict[str, list[str]] = {}
+    for name, verdict in verdicts.items():
+        groups.setdefault(verdict, []).append(name)
+    return " ".join(
+        f"{some(groups[verdict])} {are(groups[verdict])} {verdict}."
+        for verdict in sorted(
+            groups, key=lambda verdict: [verdict.startswith(word) for word in ORDER], reverse=True
         )
-    ahead, behind = ([cell.verdict for cell in tested].count(verdict) for verdict in (AHEAD, BEHIND))
-    where = f"all {ahead}" if ahead == len(tested) else f"{ahead} of {len(tested)}"
-    combinations = "tested combinations" if left else "combinations"
-    words = [f"{start} is ahead of every other method in {where} {combinations} of N and K."]
-    if ahead < len(tested):
-        words.append(f"It is behind at least one method in {behind} of them.")
-    if left:
-        words.append(f"{_count(left, 'more combination')} too few seeds to test.")
-    words.append(f"Its margin is {margin}.")
-    return " ".join(words)
+    )
 
 
-def _training(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
-    """Yield what GPIL adds, and what supervised training on the same labels adds, for each session."""
-    found = factorials(panel)
-    for factorial in (each for each in found if "training" in each.factors):
-        for moment, when in MOMENTS.items():
-            words = _training_words(factorial, told.effects_of(factorial, moment), when)
-            yield f"{_place(factorial, several or len(found) > 1)}{words}"
-
-
-def _training_words(factorial: Factorial, told: dict[str, Difference], when: str) -> str:
-    """Return "At session 0: GPIL adds 22.8 points over no training. Supervised training adds ..."."""
-    gpil, labels, both = (told.get(pair) for pair in TRAINING_PAIRS)
-    compared = {
-        ("GPIL", "no training"): both,
-        ("supervised training", "no training"): labels,
-        ("GPIL", "supervised training on the same labels"): gpil,
-    }
-    words = {effect(name, each, over=over): each for (name, over), each in compared.items() if each}
-    # If pre-training saw the labels, the gain cannot be attributed to them.
-    new_labels = set(factorial.runs.get("pretrain_on", ())) == {"base"}
-    ahead = [each for each in (labels, both) if each and each.verdict == AHEAD]
-    due = ""
-    if new_labels and len(ahead) == 2 and ahead[0].mean <= ahead[1].mean:
-        due = " The gain of supervised training is due to the labels."
-    return f"At {when}: {effects(words)}{due}"
-
-
-def _ablation(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
-    """Yield the effect of each part at both sessions, and the interactions at the last."""
-    found = factorials(panel)
-    for factorial in found:
-        place = _place(factorial, several or len(found) > 1)
+def _effects(analysis: Analysis) -> Iterator[Finding]:
+    """Yield the main effects of factorials at both sessions, and the interactions at the last."""
+    told = analysis.comparisons
+    for factorial in (each for panel in analysis.panels for each in analysis.factorials(panel)):
+        where = _place(analysis, factorial)
         first, last = (told.effects_of(factorial, moment) for moment in MOMENTS)
-        for name in (name for name in last if " x " not in name and name not in TRAINING_PAIRS):
-            words = {
-                effect(name, last[name], MOMENTS["last"]): last[name],
-                effect(name, first[name], MOMENTS["first"]): first[name],
-            }
-            yield place + effects(words)
+        for name in (name for name in last if " x " not in name):
+            what = name if " minus " in name else f"the effect of {name}"
+            values = {"title": factorial.title, "name": name}
+            yield _change("effect", values, f"{where}{what}", {"last": last[name], "first": first[name]})
         joint = [name for name in last if " x " in name and last[name].significant]
         if joint:
-            yield f"{place}Parts interact at the last session: {', '.join(joint)}."
+            text = f"{where}Parts interact at the last session: {', '.join(joint)}."
+            yield Finding("interactions", {"title": factorial.title, "names": joint}, text)
 
 
-def _ranking(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
-    """Yield which configuration has the highest mean, and how it compares with each of the others."""
-    best = best_of(panel)
-    if best is None or "method" not in panel.varied():
-        return
-    means = adjusted_means(panel.by_seed("last")[panel.rivals]).sort_values(ascending=False)
-    tests = {str(label): told.pair(panel, best, str(label)) for label in means.index if label != best}
-    found = {label: test for label, test in tests.items() if test is not None}
-    asked = [pair for pair in told.pairs.of(panel.title) if set(panel.rivals) >= set(pair)]
-    if len(asked) < comb(len(panel.rivals), 2):
-        return  # not all pairs were compared: too many, or the margins over N and K answer this
-    place, level = _place(panel, several), f"{100 * means[best]:.1f} %"
-    if all(test.verdict == AHEAD for test in found.values()):
-        others = "all others" if len(found) > 1 else next(iter(found))
-        yield f"{place}{best} is ahead of {others} at the last session, with {level}."
-        return
-    groups = {  # in each group the highest mean comes first
-        words: [label for label, test in found.items() if test.verdict == verdict and test.seeds]
-        for verdict, words in VERDICTS.items()
-    }
-    groups[NO_COMMON_SEED] = [label for label, test in found.items() if not test.seeds]
-    equals = [str(label) for label in means.index if means[label] >= means[best] - 1e-10 and label != best]
-    who = f"{listed([best, *equals])} have" if equals else f"{best} has"
-    leader = best if equals else "It"
-    parts = [words.format(leader=leader, others=some(labels)) for words, labels in groups.items() if labels]
-    yield f"{place}{who} the highest mean at the last session, {level}. {' '.join(parts)}"
+def _protocols(analysis: Analysis) -> Iterator[Finding]:
+    tests = analysis.comparisons.protocols
+    for where, label, *_ in analysis.protocol_pairs:
+        found = {moment: tests[where, label, moment] for moment in MOMENTS}
+        if found["last"].seeds:  # otherwise the table says so
+            values = {"where": where, "configuration": label}
+            yield _change("protocols", values, f"On {where}: released minus strict for {label}", found)
 
 
-def _bounds(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
-    words = oracle_words(panel, told)
-    yield from (_place(panel, several) + words[oracle] for oracle in exceeded(panel, told))
-
-
-def _protocols(results: Results, told: Claims) -> Iterator[str]:
-    for where, label, strict, released in protocol_pairs(results):
-        if not strict.index.intersection(released.index).size:
-            continue  # the table reports this
-        leaks = {when: told.protocols[where, label, moment] for moment, when in MOMENTS.items()}
-        parts = [f"{points(leak, unit=' points')} at {when} ({leak.verdict})" for when, leak in leaks.items()]
-        yield f"{label} on {where}: released minus strict is {parts[0]}. It is {parts[1]}."
-
-
-def _settings(results: Results, told: Claims) -> Iterator[str]:
-    for where, name, n_way, few, many, _ in shots(results):
-        gain = told.shots[where, name, n_way]
+def _shots(analysis: Analysis) -> Iterator[Finding]:
+    for where, name, n_way, few, many, _ in analysis.shots:
+        gain = analysis.comparisons.shots[where, name, n_way]
         if gain.seeds:
-            words = effect(f"K = {many} instead of {few}", gain, MOMENTS["last"])
-            yield f"{name} on {where}, {n_way}-way: {words}"
+            values = {"where": where, "configuration": name, "n_way": n_way, "few": few, "many": many}
+            start = f"On {where}, {n_way}-way: K = {many} minus K = {few} for {name}"
+            yield _change("shots", values, start, {"last": gain})
 
 
-def _sensitivity(panel: Panel, told: Claims, several: bool) -> Iterator[str]:
-    arms = {
-        key: [label for label in labels if label not in panel.oracles]
-        for key, labels in one_at_a_time(panel).items()
-    }
-    if len(arms) < 2:
-        return
-    configs = panel.runs.drop_duplicates("label").set_index("label")
-    tests = {
-        (key, readable(configs.loc[label, key])): test
-        for key, labels in arms.items()
-        for label in labels
-        if (test := told.pair(panel, label, panel.reference)) is not None
-    }
-    start = f"{_place(panel, several)}{len(arms)} settings were varied one at a time around the reference."
-    known = {name: test for name, test in tests.items() if test.tested}
-    if not known:
-        seen = {name: test for name, test in tests.items() if test.seeds}
-        if seen:
-            yield f"{start} There are too few seeds to test them. {_most(seen)}"
-        return
-    left = {key for key, _ in tests} - {key for key, _ in known}
-    untested = f" {_count(len(left), 'setting')} too few seeds to test." if left else ""
-    changed = {name: test for name, test in known.items() if test.significant}
-    if not changed:
-        alike = sum(test.verdict == EQUIVALENT for test in known.values())
-        yield (
-            f"{start} No setting is found to change accuracy at the last session. "
-            f"Of {len(known)} tested values, {alike} are equivalent to the reference "
-            f"and {len(known) - alike} are undecided.{untested}"
+def _change(kind: str, values: Mapping[str, Any], what: str, found: Mapping[str, Difference]) -> Finding:
+    """Return "On debian: the effect of NLA is +2.0 points [+1.0, +3.0] at the last session (ahead)."."""
+    parts = [
+        f"{points(each, unit=' points')} at {MOMENTS[moment]} ({each.verdict})"
+        for moment, each in found.items()
+    ]
+    text = f"{what} is {', and '.join(parts)}."
+    return Finding(kind, {**values, **found}, text[0].upper() + text[1:])
+
+
+def _best(analysis: Analysis) -> Iterator[Finding]:
+    """Yield which configuration has the highest mean, and how it compares with each of the others."""
+    told = analysis.comparisons
+    for panel in analysis.panels:
+        best = best_of(panel)
+        asked = [pair for pair in told.pairs.of(panel.title) if set(panel.rivals) >= set(pair)]
+        if best is None or "method" not in panel.varied() or len(asked) < comb(len(panel.rivals), 2):
+            continue  # not all pairs were compared: too many, or the margins over N and K answer this
+        means = adjusted_means(panel.by_seed("last")[panel.rivals]).sort_values(ascending=False)
+        others = [str(label) for label in means.index if label != best]
+        tests = {label: test for label in others if (test := told.pair(panel, best, label)) is not None}
+        equals = [label for label in others if means[label] >= means[best] - 1e-10]
+        who = f"{listed([best, *equals])} have" if equals else f"{best} has"
+        place, level = _place(analysis, panel), f"{100 * means[best]:.1f} %"
+        text = (
+            f"{place}{who} the highest mean at the last session, {level}. "
+            f"{best if equals else 'It'} is {standing_words(by_verdict(tests))}."
         )
-        return
-    count = len({key for key, _ in changed})
-    verb = "changes" if count == 1 else "change"
-    yield f"{start} Of these, {count} {verb} accuracy at the last session. {_most(changed)}{untested}"
+        values = {"title": panel.title, "best": [best, *equals], "mean": float(means[best]), "tests": tests}
+        yield Finding("best", values, text)
 
 
-def _count(number: int, what: str) -> str:
-    return f"1 {what} has" if number == 1 else f"{number} {what}s have"
+def _bounds(analysis: Analysis) -> Iterator[Finding]:
+    for panel in analysis.panels:
+        words = oracle_words(panel, analysis.comparisons)
+        for oracle in exceeded(panel, analysis.comparisons):
+            values = {"title": panel.title, "oracle": oracle}
+            yield Finding("bound", values, _place(analysis, panel) + words[oracle])
 
 
-def _most(tests: dict[tuple[str, str], Difference]) -> str:
-    (key, value), most = max(tests.items(), key=lambda item: abs(item[1].mean))
-    return f"The largest change is {points(most, unit=' points')}, with {key} {value}."
+def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
+    """Yield how many values of settings change accuracy, and which changes it most."""
+    for panel in analysis.panels:
+        arms = {
+            key: [label for label in labels if label not in panel.oracles]
+            for key, labels in analysis.one_at_a_time(panel).items()
+        }
+        if len(arms) < 2:
+            continue
+        configs = panel.runs.drop_duplicates("label").set_index("label")
+        against = analysis.comparisons.against(panel, panel.reference)
+        tests = {
+            f"{key} {readable(configs.loc[label, key])}": against[label]
+            for key, labels in arms.items()
+            for label in labels
+            if label in against
+        }
+        counts = Counter(test.verdict for test in tests.values())
+        parts = {
+            "{} {change} accuracy at the last session": counts[AHEAD] + counts[BEHIND],
+            "{} {are} equivalent to the reference": counts[EQUIVALENT],
+            "{} {are} undecided": counts[UNDECIDED],
+            "{} {have} too few seeds to test": counts[TOO_FEW],
+        }
+        text = (
+            f"{_place(analysis, panel)}{len(arms)} settings were varied one at a time around the reference. "
+            f"{_counts(parts, 'values')}"
+        )
+        changed = {name: test for name, test in tests.items() if test.significant}
+        most = max(changed, key=lambda name: abs(changed[name].mean), default="")
+        if most:
+            text += f" The largest change is {points(changed[most], unit=' points')}, with {most}."
+        values = {"title": panel.title, "settings": len(arms), "tests": tests, "most": most}
+        yield Finding("one at a time", values, text)
 
 
-def _level(panel: Panel) -> str:
-    ends = [estimate(panel.by_seed(moment)[panel.reference]) for moment in MOMENTS]
-    first, last = (f"{100 * end.mean:.1f}" for end in ends)
-    return (
-        f"{panel.title}: {panel.reference} goes from {first} % at session 0 to {last} % at the last session."
-    )
+def _counts(parts: Mapping[str, int], what: str) -> str:
+    """Return "Of 9 values, 2 change accuracy and 7 are undecided." from counts by words."""
+    said = {words: count for words, count in parts.items() if count}
+    if len(said) == 1:
+        ((words, count),) = said.items()
+        return (
+            f"{_agreeing(words, f'All {count} {what}' if count > 1 else f'The only one of {what}', count)}."
+        )
+    told = [_agreeing(words, str(count), count) for words, count in said.items()]
+    return f"Of {sum(said.values())} {what}, {listed(told)}."
 
 
-def _place(where: Panel | Factorial, several: bool) -> str:
+def _agreeing(words: str, subject: str, count: int) -> str:
+    """Return `words` about a subject, with a verb for one or for several."""
+    verbs = {"are": "is", "have": "has", "change": "changes"}
+    return words.format(subject, **{verb: one if count == 1 else verb for verb, one in verbs.items()})
+
+
+def _levels(analysis: Analysis) -> Iterator[Finding]:
+    """Yield the accuracies of the references, for a report that compares nothing."""
+    for panel in analysis.panels:
+        first, last = (estimate(panel.by_seed(moment)[panel.reference]).mean for moment in MOMENTS)
+        text = (
+            f"{panel.title}: {panel.reference} goes from {100 * first:.1f} % at session 0 to "
+            f"{100 * last:.1f} % at the last session."
+        )
+        values = {"title": panel.title, "configuration": panel.reference, "first": first, "last": last}
+        yield Finding("level", values, text)
+
+
+def _place(analysis: Analysis, where: Panel | Factorial) -> str:
+    """Return "On debian, strict, 3-way 5-shot: ", or nothing if the report has only one such place."""
+    places = [*analysis.panels, *(each for panel in analysis.panels for each in analysis.factorials(panel))]
+    several = sum(isinstance(each, type(where)) for each in places) > 1 or len(analysis.panels) > 1
     return f"On {where.title}: " if several else ""

@@ -5,25 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from analysis.inference import (
+from analysis.statistics.inference import (
     AHEAD,
     BEHIND,
     EQUIVALENT,
     FEWEST_SEEDS,
     MOST_SEEDS,
-    POWER,
     TOO_FEW,
     UNDECIDED,
     Difference,
 )
 
 NAMED_DATASETS = 4  # more are counted
+NO_COMMON_SEED = "no common seed"
+STANDING = {  # how a configuration compares with others, by verdict
+    AHEAD: "ahead of {}",
+    EQUIVALENT: "equivalent to {}",
+    UNDECIDED: "undecided against {}",
+    BEHIND: "behind {}",
+    TOO_FEW: "not tested against {} (too few seeds)",
+    NO_COMMON_SEED: "not comparable with {} (no common seed)",
+}
 
 
 def points(difference: Difference, *, sign: bool = True, unit: str = "") -> str:
     """Return "+1.2 [+0.8, +1.6]", with `unit` after the mean; no interval if `difference` has none."""
     if math.isnan(difference.mean):
-        return "no common seed"
+        return NO_COMMON_SEED
     form = "+.1f" if sign else ".1f"
     # Adding 0.0 removes the sign of a value that was rounded to zero.
     mean, low, high = (
@@ -33,16 +41,6 @@ def points(difference: Difference, *, sign: bool = True, unit: str = "") -> str:
     return f"{mean:{form}}{unit}{limits}"
 
 
-def size(difference: Difference) -> str:
-    """Return "1.2 points [0.8, 1.6]" in the direction of the mean: a limit beyond zero is negative."""
-    sign = -1 if difference.mean < 0 else 1
-    mean, low, high = (
-        round(100 * sign * each, 1) + 0.0 for each in (difference.mean, difference.low, difference.high)
-    )
-    limits = "" if math.isnan(low) else f" [{min(low, high):.1f}, {max(low, high):.1f}]"
-    return f"{mean:.1f} points{limits}"
-
-
 def verdict(difference: Difference, *, detects: bool = False) -> str:
     """Return the verdict; an open one names the seeds that would decide it.
 
@@ -50,7 +48,7 @@ def verdict(difference: Difference, *, detects: bool = False) -> str:
     """
     word = difference.verdict
     if difference.seeds == 0:
-        return "no common seed"
+        return NO_COMMON_SEED
     if word in (AHEAD, BEHIND):
         return f"{word}, by less than {margin(difference)}" if difference.within_margin else word
     if word == EQUIVALENT:
@@ -80,56 +78,25 @@ def p_value(p: float) -> str:
     return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
-def effect(name: str, found: Difference, when: str = "", over: str = "") -> str:
-    """Return sentences such as "At session 0, GPIL adds 22.6 points [20.5, 24.7] over no training."
-
-    `name` is the part, `when` the session, and `over` what the part is compared with. Leave `when` empty if
-    the sentence before has the same session, and `over` if the part is compared with its absence.
-    """
-    words = _effect(name, found, over)
-    return f"At {when}, {words}" if when else words[0].upper() + words[1:]
-
-
-def _effect(name: str, found: Difference, over: str) -> str:
-    compared = f" compared with {over}" if over else ""
-    measured = points(found, unit=" points")
-    if found.seeds == 0:
-        without = over or "without it"
-        return f"no seed has runs both with {name} and {without}."
-    if found.verdict == EQUIVALENT:
-        return f"{name} makes less than {margin(found)} of difference{compared}: {measured}."
-    if found.verdict == UNDECIDED:
-        return (
-            f"the effect of {name}{compared} is undecided: {measured}. The test detects "
-            f"{100 * found.detectable:.1f} points with {100 * POWER:.0f} % power."
-        )
-    change = f"adds {size(found)}" if found.mean >= 0 else f"costs {size(found)}"
-    against = f" over {over}" if over and found.mean >= 0 else compared
-    words = f"{name} {change}{against}."
-    return words if found.tested else f"{words} {too_few(found.seeds)}"
-
-
-def effects(told: Mapping[str, Difference]) -> str:
-    """Return the sentences of several effects as one text.
-
-    `told` has the effects by their sentences. If all of them have too few seeds, the text says so once.
-    """
-    counts = {each.seeds for each in told.values()}
-    if len(told) > 1 and len(counts) == 1 and 0 < max(counts) < FEWEST_SEEDS:
-        few = too_few(max(counts))
-        sentences = [sentence.removesuffix(f" {few}") for sentence in told]
-        return " ".join([*sentences, too_few(max(counts), "these effects")])
-    return " ".join(told)
-
-
-def too_few(seeds: int, what: str = "this") -> str:
-    """Return "3 seeds are too few to test this."."""
-    return f"{count_of_seeds(seeds)} {'is' if seeds == 1 else 'are'} too few to test {what}."
-
-
 def margin(found: Difference) -> str:
     """Return "1 point", the margin within which `found` would be equivalent."""
     return "1 point" if found.margin == 0.01 else f"{100 * found.margin:g} points"
+
+
+def by_verdict(tests: Mapping[str, Difference]) -> dict[str, list[str]]:
+    """Return the names by verdict, in the order of `STANDING`."""
+    found: dict[str, list[str]] = {verdict: [] for verdict in STANDING}
+    for name, test in tests.items():
+        found[test.verdict if test.seeds else NO_COMMON_SEED].append(name)
+    return {verdict: names for verdict, names in found.items() if names}
+
+
+def standing_words(groups: Mapping[str, list[str]]) -> str:
+    """Return "ahead of A and B; undecided against C" from names by verdict."""
+    if len(groups) == 1:
+        ((verdict, names),) = groups.items()
+        return STANDING[verdict].format(f"all {len(names)} others" if len(names) > 1 else names[0])
+    return "; ".join(STANDING[verdict].format(some(names)) for verdict, names in groups.items())
 
 
 def some(labels: list[str], most: int = 4) -> str:

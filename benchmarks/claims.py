@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.inference import AHEAD, BEHIND, EQUIVALENT, LEVEL, MARGIN, Tested, families
-from analysis.over_datasets import OverDatasets, ratings_of
+from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT, LEVEL, MARGIN, Tested, families
+from analysis.statistics.over_datasets import OverDatasets, ratings_of
 
 METHODS, MAPS, CELLS, OTHERS = 9, 4, 16, 3
 # Of every second method. Differences of exactly one point are the hardest not to call equivalent.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis import frame
+from analysis.data import reading
 from analysis.figures import style, summary
 
 DATASETS = {"debian": "Debian", "metamath": "Metamath", "wordnet": "WordNet"}
@@ -22,7 +22,7 @@ METHODS = {  # drawn in this order
 @style.styled
 def draw(study: Path, out: Path) -> None:
     """Draw macro accuracy by session with 95 % intervals, one panel per dataset, for `METHODS`."""
-    panels = frame.read([study]).panels()
+    panels = reading.read([study]).panels
     figure, (row,) = style.grid(1, len(panels), 2.9, sharey=True)
     for axes, panel in zip(row, panels, strict=True):
         methods = panel.runs.drop_duplicates("label").set_index("label")["method"]

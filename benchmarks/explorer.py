@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.compare_command import KINDS
+from analysis.__main__ import KINDS
 from hagmeta.common.records.records import StudyFolder, config_hash
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.engine.scores.embeddings import to_bytes
@@ -170,9 +170,10 @@ def main() -> None:
     if options.make and options.folder:
         make_study(options.folder, options.make)
 
-    from analysis import explorer
-    from analysis.frame import read
-    from analysis.references import load_references
+    from analysis.comparisons import Analysis
+    from analysis.data.reading import read
+    from analysis.page import explorer
+    from analysis.references.references import load_references
 
     results = read([options.folder]) if options.folder else load_references(options.references)
     for key, _, value in (text.partition("=") for text in options.where):
@@ -180,11 +181,11 @@ def main() -> None:
     start = time.process_time()
     folder = options.folder or Path()
     page = options.out or folder / explorer.NAME
-    html = explorer.render(results, title=folder.name or "references", command="", report="index.html")
-    page.write_text(html, encoding="utf-8")
-    print(
-        f"{len(results.runs):,} runs, {len(results.panels())} settings, {len(results.labels)} configurations"
+    html = explorer.render(
+        Analysis(results), title=folder.name or "references", command="", report="index.html"
     )
+    page.write_text(html, encoding="utf-8")
+    print(f"{len(results.runs):,} runs, {len(results.panels)} settings, {len(results.labels)} configurations")
     print(f"written: {time.process_time() - start:.1f} s of CPU time, {page.stat().st_size / 2**20:.2f} MiB")
     for name, seconds in measure(page, options.screenshots):
         print(f"{name}: {seconds:.2f} s")

@@ -1,8 +1,8 @@
 """Test what later papers claim on their graphs: `python benchmarks/followers.py results/followers_tuned`.
 
-The claims are all orders of two systems in `analysis/followers.csv`, by the last session, and a few ideas of
-later papers. Each is a paired t-test over seeds, of macro and of plain accuracy. Holm's correction covers
-all tests of all graphs together.
+The claims are all orders of two systems in `analysis/tables/followers.csv`, by the last session, and a
+few ideas of later papers. Each is a paired t-test over seeds, of macro and of plain accuracy. Holm's
+correction covers all tests of all graphs together.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pathlib import Path
 import pandas as pd
 import scipy.stats
 
-from analysis import frame
-from analysis.followers import read_followers
-from analysis.inference import holm
+from analysis.data import reading
+from analysis.data.results import Panel
+from analysis.statistics.inference import holm
+from analysis.tables.papers import read_followers
 from hagmeta.common.interval import student
 from hagmeta.methods import METHODS
 
@@ -32,7 +33,7 @@ def printed_orders(dataset: str) -> list[tuple[str, str]]:
     return list(combinations([names[system] for system in printed["system"]], 2))
 
 
-def tests_of(panel: frame.Panel) -> pd.DataFrame:
+def tests_of(panel: Panel) -> pd.DataFrame:
     """Return a row per metric and claim: the mean difference in points, half its 95 % interval, and p."""
     methods = panel.runs.drop_duplicates("label").set_index("label")["method"]
     dataset, last = str(panel.runs["dataset"].iloc[0]), int(panel.sessions["session"].max())
@@ -52,9 +53,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", type=Path, help="folder of a study of followers_tuned")
-    results = frame.read([parser.parse_args().study]).where({"val_classes": ["0"]})
+    results = reading.read([parser.parse_args().study]).where({"val_classes": ["0"]})
     wanted = set(read_followers()["dataset"])
-    panels = [panel for panel in results.panels() if panel.runs["dataset"].iloc[0] in wanted]
+    panels = [panel for panel in results.panels if panel.runs["dataset"].iloc[0] in wanted]
     found = pd.concat([tests_of(panel) for panel in panels], ignore_index=True)
     found["corrected"] = holm(found["p"].to_numpy())
     direction = found["mean"].gt(0).map({True: "ahead", False: "behind"})

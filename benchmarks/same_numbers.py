@@ -1,6 +1,6 @@
 """Compare the numbers of two commits on this machine.
 
-    python benchmarks/same_numbers.py BASE [HEAD] [--only METHOD,...]
+    python benchmarks/same_numbers.py BASE [HEAD] [--only METHOD|analysis,...]
 
 HEAD is the working tree by default, with its uncommitted changes. Digests of these are compared: records and
 predictions of small runs, hashes of configurations, proposals of searches, answers of learners, and the
@@ -180,7 +180,11 @@ def main() -> int:
     )
     parser.add_argument("base", help="a commit")
     parser.add_argument("head", nargs="?", help="another commit (default: the working tree)")
-    parser.add_argument("--only", metavar="METHOD,...", help="only runs and learners of these methods")
+    parser.add_argument(
+        "--only",
+        metavar="NAME,...",
+        help='only runs and learners of these methods; "analysis": only reports',
+    )
     options = parser.parse_args()
     started = time.monotonic()
     try:

@@ -1,9 +1,9 @@
 """Print a digest of each result of this checkout, one JSON object per line, for `same_numbers.py`.
 
-    python benchmarks/same_numbers_side.py [METHOD ...]
+    python benchmarks/same_numbers_side.py [METHOD|analysis ...]
 
 The first line has the number of digests. A case that fails has the error instead of a digest. With methods,
-only their runs and learners are computed.
+only their runs and learners are computed; with "analysis", only reports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -25,17 +26,17 @@ import optuna
 import torch
 
 import hagmeta
-from analysis import frame
-from analysis.across import across_tables
-from analysis.against_control import control_table
-from analysis.claims import claims
-from analysis.margins import margin_tables
-from analysis.over_datasets import rating_table
-from analysis.ranks import rank_tables
-from analysis.table import Cell
-from analysis.tables import make_tables
+from analysis.data import reading
+from analysis.page import explorer
+from analysis.references.place import place
+from analysis.references.references import KINDS as REFERENCES
+from analysis.references.references import read_references
+from analysis.references.tables import compare_tables
+from analysis.report import Report
+from analysis.tables.table import Cell, Table
 from hagmeta import Dataset, Learner, datasets
 from hagmeta.common.errors import UserError, choose
+from hagmeta.common.records.records import config_hash
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.engine.options import RunOptions, mode_of
 from hagmeta.engine.run import run
@@ -70,25 +71,29 @@ CASES: tuple[dict[str, Any], ...] = (
 )
 PROPOSALS = 20
 MOST_CONFIGS = 100  # of a larger space, only the first dataset is analysed
-STUDIES = 12  # random ones
+STUDIES = 200  # random ones
 COMPARED_SEEDS = range(6)  # the fewest that are tested
+REPORTS = "analysis"
+PLACED = "gkeal", 3  # a method on as many graphs, compared with the references
 Case = tuple[str, Callable[[], Any]]  # a name, "KIND DETAILS", and a function that returns what to compare
 
 
-def cases(methods: Sequence[str]) -> Iterator[Case]:
-    """Yield all cases, or only the runs and learners of `methods`."""
-    for method in methods or METHODS:
+def cases(only: Sequence[str]) -> Iterator[Case]:
+    """Yield all cases, or only reports and the runs and learners of some methods."""
+    methods = [each for each in METHODS if not only or each in only]
+    for method in methods:
         for case in CASES:
             yield f"run {method} {_text(case)}", lambda m=method, c=case: _run(m, _synthetic(), c)
-    for method in [each for each in KINDS if not methods or each in methods]:
+    for method in [each for each in KINDS if each in methods]:
         yield f"run {method} plain", lambda m=method: _run(m, _synthetic(), {}, plain=True)
         yield f"run {method} on real columns", lambda m=method: _run(m, _dense(), {})
         yield f"run {method} on kanji", lambda m=method: _run(m, _kanji(), {"sessions": 2})
         if not METHODS[method].traits.oracle:
             yield f"learner {method}", lambda m=method: _learner(m)
-    if not methods:
+    if not only:
         yield from _hash_cases()
         yield from proposal_cases(space.names())
+    if not only or REPORTS in only:
         yield from analysis_cases(space.names())
 
 
@@ -184,39 +189,87 @@ def _proposals(cell: Any) -> list[list[Any]]:
 def analysis_cases(spaces: Sequence[str]) -> Iterator[Case]:
     """Yield a case for each of these spaces, and for random studies."""
     for name in spaces:
-        yield f"analysis {name}", lambda n=name: _analysis(lambda folder: _invent(n, folder))
+        yield f"analysis {name}", lambda n=name: _analysis(lambda folder: invent(n, folder))
+        yield f"analysis {name} explorer", lambda n=name: _explorer(lambda folder: invent(n, folder))
     for number in range(STUDIES):
         yield f"analysis random {number}", lambda n=number: _analysis(lambda folder: write_study(folder, n))
+    for kind in REFERENCES:
+        yield f"analysis among the references {kind}", lambda k=kind: _among_references(k)
 
 
-def _invent(name: str, folder: Path) -> None:
+def invent(name: str, folder: Path) -> None:
     """Write a record for each configuration of a space, with invented accuracies."""
     configs = _space(name).resolved
     if len(configs) > MOST_CONFIGS:
         configs = tuple(each for each in configs if each.dataset == configs[0].dataset)
-    for place, config in enumerate(configs):
+    for number, config in enumerate(configs):
         told = about(config)
         runs = folder / "runs" / config.hash()
         runs.mkdir(parents=True)
         for seed in COMPARED_SEEDS:
-            rng = np.random.default_rng([zlib.crc32(name.encode()), place, seed])
-            curve = (0.6 + 0.1 * (place % 7) / 7 - 0.1 * np.arange(3) + 0.02 * rng.normal(size=3)).tolist()
+            rng = np.random.default_rng([zlib.crc32(name.encode()), number, seed])
+            curve = (0.6 + 0.1 * (number % 7) / 7 - 0.1 * np.arange(3) + 0.02 * rng.normal(size=3)).tolist()
             (runs / f"{seed}.json").write_text(json.dumps(told | {"seed": seed} | figures(curve)))
 
 
-def _analysis(write: Callable[[Path], Any]) -> Any:
-    """Return all comparisons of a report on a study, and the cells of its tables."""
+@contextmanager
+def _study(write: Callable[[Path], Any]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "study"  # its name is in the report
         folder.mkdir()
         write(folder)
-        results = frame.read([folder])
-    families = claims(results).families
+        yield folder
+
+
+def _analysis(write: Callable[[Path], Any]) -> Any:
+    """Return all comparisons of a report on a study, and the cells of its tables."""
+    with _study(write) as folder:
+        results = reading.read([folder])
+    report = Report(results)
+    families = report.comparisons.families
     compared = [(repr(key), found.told) for family in families for key, found in family.comparisons.items()]
-    makers = (across_tables, make_tables, margin_tables, rank_tables)
-    tables = [table for make in makers for table in make(results)]
-    tables += [table for table in (rating_table(results), control_table(results)) if table]
-    return compared, [(table.name, table.columns, table.rows) for table in tables]
+    return compared, _cells(report.tables)
+
+
+def _cells(tables: Iterable[Table]) -> list[Any]:
+    """Return the cells of tables, in an order that does not depend on the order of the page."""
+    ordered = sorted(tables, key=lambda table: (table.name, table.title))
+    return [(table.name, table.columns, table.rows) for table in ordered]
+
+
+def _explorer(write: Callable[[Path], Any]) -> Any:
+    """Return the numbers of the page to explore."""
+    with _study(write) as folder:
+        found = explorer.data(Report(reading.read([folder])))
+    return {key: value for key, value in found.items() if key != "words"}
+
+
+def _among_references(kind: str) -> Any:
+    """Return all comparisons of a study with the references, and the cells of its tables."""
+    with _study(lambda folder: _perturbed(folder, kind)) as folder:
+        placed = place([folder], kind=kind)
+    compared = [
+        (repr(key), found.told) for key, found in placed.analysis.comparisons.pairs.comparisons.items()
+    ]
+    return compared, _cells(compare_tables(placed))
+
+
+def _perturbed(folder: Path, kind: str) -> None:
+    """Write a study with a changed setting and accuracies close to those of a reference."""
+    method, count = PLACED
+    own = [record for record in read_references().of(kind) if record["config"]["method"] == method]
+    graphs = sorted({record["config"]["dataset"] for record in own})[:count]
+    for record in own:
+        if record["config"]["dataset"] in graphs:
+            config = record["config"] | {"hidden": 7}
+            name = config_hash(config, record["unhashed"], record["revisions"])
+            rng = np.random.default_rng(record["seed"])
+            new = figures((np.array(record["macro_accuracy"]) * (0.8 + 0.2 * rng.random())).tolist())
+            kept = {key: value for key, value in record.items() if key not in ("births", "backward_transfer")}
+            path = folder / "runs" / name / f"{record['seed']}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            told = {"config": config, "config_hash": name, "classes_met": record["classes_met"]}
+            path.write_text(json.dumps(kept | new | told))
 
 
 def digest(found: Any) -> str:
@@ -244,10 +297,10 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
     try:
-        methods = [choose("method", name, METHODS) for name in sys.argv[1:]]
+        only = [choose("case", name, [*METHODS, REPORTS]) for name in sys.argv[1:]]
     except UserError as error:
         sys.exit(str(error))
-    found = list(cases(methods))
+    found = list(cases(only))
     print(json.dumps({"cases": len(found)}), file=out)
     for name, compute in found:
         line = {"name": name}

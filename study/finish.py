@@ -74,7 +74,7 @@ def _list_failures(title: str, lines: Sequence[str], store: Store, console: Cons
 
 
 def _report(store: Store, options: LaunchOptions, console: Console) -> None:
-    from analysis.report import write_report  # imports pandas and seaborn, which takes seconds
+    from analysis.page.write import write_report  # imports pandas and seaborn, which takes seconds
 
     page = write_report([store.folder], store.folder / "report", force=True)
     console.print(f"report: {page}", soft_wrap=True)
@@ -84,8 +84,8 @@ def _report(store: Store, options: LaunchOptions, console: Console) -> None:
 
 def compare_with_references(folder: Path, console: Console, kind: str) -> None:
     """Compare the study with the reference results, or print why that is not possible."""
-    from analysis.compare_report import write_comparison  # imports pandas and seaborn, which takes seconds
-    from analysis.compare_words import sentences
+    from analysis.references.page import write_comparison  # imports pandas and seaborn, which takes seconds
+    from analysis.references.words import findings
 
     try:
         page, placed = write_comparison([folder], folder / "comparison", kind=kind, force=True)
@@ -96,6 +96,6 @@ def compare_with_references(folder: Path, console: Console, kind: str) -> None:
         console.print(
             f"note: not compared with the references: {refusal.words}", style="yellow", soft_wrap=True
         )
-    for sentence in sentences(placed):
-        console.print(sentence, soft_wrap=True)
+    for finding in findings(placed):
+        console.print(finding.text, soft_wrap=True)
     console.print(f"comparison: {page}", soft_wrap=True)

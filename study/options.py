@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from analysis.compare_command import KINDS
+from analysis.__main__ import KINDS
 from hagmeta.common.command import COMMANDS, Parser, as_typed, parse_seeds, parse_settings
 from hagmeta.common.errors import UserError, choose, shown
 from study.planning.packing import LAST, MOST_ON_CPU, MOST_ON_GPU, Packing

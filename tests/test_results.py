@@ -9,7 +9,7 @@ import pytest
 import stored_results as stored
 from generated import MARK
 
-from analysis.archives import names
+from analysis.references.archives import names
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "docs/results" / f"{name}.md" for name in ("eleven_graphs", "regimes", "confirmation")]

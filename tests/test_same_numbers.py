@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis import inference
+from analysis.statistics import inference
 from benchmarks import same_numbers_side as side
 from hagmeta.methods.prototypes import tap
 from study.search import history

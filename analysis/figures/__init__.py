@@ -1,59 +1,52 @@
-"""Draw the figures of a report. Each module draws nothing if the results have no data for it."""
+"""Draw the figures of a report. Each function draws nothing if the results have no data for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
 
-from analysis.drawing import Drawing
+from analysis.comparisons import Analysis
 from analysis.figures import (
     ablation,
-    cost,
     curves,
-    margins,
-    matrix,
-    metrics,
+    forgetting,
+    methods,
     over_datasets,
     protocol,
-    published,
     search,
     sensitivity,
     settings,
-    tradeoff,
     tsne,
 )
-from analysis.figures.style import RC
-from analysis.frame import Results
+from analysis.figures.style import RC, Drawing
 
 __all__ = ["Drawing", "draw_all", "save"]
-MODULES = (
-    *(
-        curves,
-        ablation,
-        over_datasets,
-        metrics,
-        settings,
-        margins,
-        sensitivity,
-        search,
-        matrix,
-        tradeoff,
-        protocol,
-        published,
-        cost,
-    ),
-    tsne,
-)
+FIGURES: Mapping[str, Callable[[Analysis], Iterator[Drawing]]] = {  # in the order of a section
+    "curves": curves.draw,
+    "ablation": ablation.draw,
+    "over_datasets": over_datasets.draw,
+    "metrics": methods.draw_metrics,
+    "settings": settings.draw,
+    "margins": settings.draw_margins,
+    "sensitivity": sensitivity.draw,
+    "search": search.draw,
+    "matrix": forgetting.draw_matrix,
+    "tradeoff": forgetting.draw_tradeoff,
+    "protocol": protocol.draw,
+    "published": curves.draw_published,
+    "cost": methods.draw_cost,
+    "tsne": tsne.draw,
+}
 PIXELS_PER_INCH = 200
 
 
-def draw_all(results: Results) -> Iterator[Drawing]:
-    """Yield every figure that `results` have data for, in the order of the report."""
-    for module in MODULES:
-        yield from module.draw(results)
+def draw_all(analysis: Analysis) -> Iterator[Drawing]:
+    """Yield every figure that `analysis` has data for, in the order of the report."""
+    for draw in FIGURES.values():
+        yield from draw(analysis)
 
 
 def save(drawing: Drawing, folder: Path) -> dict[str, Path]:

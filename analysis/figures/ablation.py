@@ -9,22 +9,21 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.claims import Claims, claims
-from analysis.designs import Factorial, factorials, place
-from analysis.drawing import Drawing
+from analysis.comparisons import Analysis, Comparisons
+from analysis.data.labels import ALL_OFF
+from analysis.designs.factorials import Factorial, place
 from analysis.figures import style, summary
-from analysis.frame import Results
-from analysis.inference import Difference
-from analysis.labels import ALL_OFF
+from analysis.figures.style import Drawing
+from analysis.statistics.inference import Difference
 
 MOST = 4  # factorials
 FEWEST_SWITCHES = 2
 FIRST, LAST = style.LOOKS[1], style.LOOKS[0]
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield effects and combinations for each setting with a complete factorial of two or more switches."""
-    numbered = [pair for panel in results.panels() for pair in enumerate(factorials(panel))]
+    numbered = [pair for panel in analysis.panels for pair in enumerate(analysis.factorials(panel))]
     numbered = [(number, each) for number, each in numbered if len(each.factors) >= FEWEST_SWITCHES]
     # The first factorial of each panel comes before the second of any.
     numbered.sort(key=lambda pair: (pair[1].panel.leaks, pair[0]))
@@ -33,7 +32,7 @@ def draw(results: Results) -> Iterator[Drawing]:
     for each in found[:MOST]:
         seeds = len(pd.DataFrame(each.cells("last")).dropna())
         if seeds:
-            yield _effects(each, claims(results), seeds, rest)
+            yield _effects(each, analysis.comparisons, seeds, rest)
         yield _combinations(each, rest)
 
 
@@ -44,7 +43,7 @@ def _moments(factorial: Factorial) -> list[tuple[str, str, style.Look, float]]:
 
 
 @style.styled
-def _effects(factorial: Factorial, told: Claims, seeds: int, rest: str) -> Drawing:
+def _effects(factorial: Factorial, told: Comparisons, seeds: int, rest: str) -> Drawing:
     names = list(factorial.contrasts("last"))
     main = [name for name in names if " x " not in name]
     figure, ((*axes,),) = style.grid(1, 2, 1.1 + 0.3 * len(names), sharey=True)

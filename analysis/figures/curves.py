@@ -9,16 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
+from analysis.comparisons import Analysis
+from analysis.data.results import Panel
+from analysis.figures import style, summary
+from analysis.figures.style import Drawing
+from analysis.tables.papers import SOURCE, printed_curves
 
 MOST_LINES = 10  # with more lines, only three are highlighted
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield the session curves of each setting."""
-    panels = results.panels()
+    panels = analysis.panels
     chosen = panels if len(panels) < 3 else summary.richest(panels, summary.MOST_PANELS)
     for panel in chosen:
         yield _curves(panel, summary.left_out(len(chosen), len(panels)))
@@ -37,7 +39,7 @@ def _curves(panel: Panel, rest: str) -> Drawing:
     looks = style.looks(panel.everyone, chosen)
     lines = {label: _line(axes[0], table.loc[label], looks[label], len(chosen)) for label in chosen}
     if not paired.empty:
-        _differences(axes[1], paired, looks, names.shown(panel)[panel.reference])
+        _differences(axes[1], paired, looks, summary.shown(panel)[panel.reference])
     for each in axes:
         style.whole_sessions(each, int(panel.sessions["session"].max()))
     for each in axes[:-1]:
@@ -104,7 +106,7 @@ def _differences(axes: Axes, paired: pd.DataFrame, looks: dict[str, style.Look],
 
 
 def _legend(figure: Figure, axes: Axes, panel: Panel, last: pd.Series, lines: dict[str, Line2D]) -> None:
-    called = names.shown(panel)
+    called = summary.shown(panel)
     ranked = sorted(lines, key=lambda label: -last[label])
     labels, handles = [called[label] for label in ranked], [lines[label] for label in ranked]
     if len(last) > len(lines):
@@ -132,3 +134,50 @@ def _caption(panel: Panel, last: pd.Series, crowded: bool, paired: bool) -> str:
             " seed. Bands are not corrected for multiple comparisons; the table has the tested verdicts."
         )
     return words
+
+
+COLUMNS = 4
+OURS, PAPER = style.LOOKS[0], style.LOOKS[2]
+
+
+def draw_published(analysis: Analysis) -> Iterator[Drawing]:
+    """Yield a figure for each setting that the paper has numbers for."""
+    for panel in analysis.panels:
+        curves = printed_curves(panel)
+        if curves:
+            yield _compared(panel, curves)
+
+
+@style.styled
+def _compared(panel: Panel, curves: dict[str, dict[int, float]]) -> Drawing:
+    table = summary.estimates(panel.sessions, ("label", "session"), "score")
+    columns = min(COLUMNS, len(curves))
+    rows = -(-len(curves) // columns)
+    figure, grid = style.grid(rows, columns, 1.9, sharex=True, sharey=True)
+    for axes in grid.flat[len(curves) :]:
+        axes.set_visible(False)
+    for axes, (label, printed) in zip(grid.flat, curves.items(), strict=False):
+        ours = table.loc[label]
+        axes.fill_between(ours.index, ours["low"], ours["high"], color=OURS.color, alpha=0.2, linewidth=0)
+        axes.plot(ours.index, ours["mean"], **OURS.line())
+        axes.plot(list(printed), list(printed.values()), **PAPER.line())
+        axes.set_title(style.wrapped(label, 24), fontsize=8)
+        style.whole_sessions(axes, max(int(ours.index.max()), *printed))
+    for axes in grid[:-1].flat:
+        axes.set_xlabel("")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("accuracy (%)")
+    style.heading(figure, summary.heading(panel))
+    protocol = panel.runs["protocol"].iloc[0]
+    handles = [style.handle(OURS), style.handle(PAPER)]
+    style.legend_below(figure, handles, [f"ours, {protocol}", "printed in the paper"])
+    return Drawing(
+        f"published-{panel.slug}",
+        "published",
+        f"Comparison with the paper: {panel.title}",
+        f"Accuracy after each session. Blue lines are ours, under the {protocol} protocol."
+        f" {summary.band_words(panel.runs)} Black lines are the numbers printed by {SOURCE}. The paper's code"
+        f" leaks in the same way as the released protocol.{summary.warning(panel)}",
+        figure,
+        leaks=True,  # the paper's
+    )

@@ -9,24 +9,25 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from analysis.drawing import Drawing
+from analysis.comparisons import Analysis
 from analysis.figures import style, summary
-from analysis.frame import Results
-from analysis.over_datasets import OverDatasets, friedman_words, over_datasets, rating_words
+from analysis.figures.style import Drawing
+from analysis.statistics.over_datasets import OverDatasets
+from analysis.tables.over_datasets import friedman_words, rating_words
 from analysis.words import listed, some
 
 MOST_PROFILES = 12  # the legend has no room for more
 WITHIN = np.linspace(0, 20, 201)  # points below the best
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield four figures if at least three datasets share methods."""
-    found = over_datasets(results)
+    found = analysis.over_datasets
     if found is not None:
         yield _critical(found)
         yield _improvement(found)
         yield _ratings(found)
-        yield _profiles(found, results.labels)
+        yield _profiles(found, analysis.results.labels)
 
 
 def _named(found: OverDatasets, name: str, title: str, caption: str, figure: Any) -> Drawing:

@@ -8,21 +8,21 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.designs import ProtocolSetting, protocol_settings
-from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
-from analysis.frame import Results
+from analysis.comparisons import Analysis
+from analysis.designs.protocols import ProtocolSetting
+from analysis.figures import style, summary
+from analysis.figures.style import Drawing
 
 MOST_PAIRS = 3  # in a figure
 MOST_FIGURES = 2
 LOOKS = {"strict": style.LOOKS[0], "released": style.LOOKS[1]}
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield a figure per setting whose configurations ran under both protocols."""
-    found = protocol_settings(results)
+    found = analysis.protocols
     for setting in found[:MOST_FIGURES]:
-        yield _pairs(setting, results.sessions, summary.left_out(MOST_FIGURES, len(found)))
+        yield _pairs(setting, analysis.results.sessions, summary.left_out(MOST_FIGURES, len(found)))
 
 
 @style.styled
@@ -54,7 +54,7 @@ def _pairs(setting: ProtocolSetting, sessions: pd.DataFrame, rest: str) -> Drawi
         f" takes one gradient step per session, and its session 0 comes from training episodes.{left}{rest}"
     )
     title = f"Effect of the leaks: {words}"
-    return Drawing(names.slug("protocol", words), "protocol", title, caption, figure, leaks=True)
+    return Drawing(summary.slug("protocol", words), "protocol", title, caption, figure, leaks=True)
 
 
 def _curves(axes: Axes, sessions: pd.DataFrame) -> None:

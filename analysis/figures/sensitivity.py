@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.claims import Claims, claims
-from analysis.designs import Star, star_of_most_arms
-from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
-from analysis.frame import Panel, Results
-from analysis.statistics import estimate
+from analysis.comparisons import Analysis, Comparisons
+from analysis.data.results import Panel
+from analysis.designs.one_at_a_time import Star, star_of_most_arms
+from analysis.figures import style, summary
+from analysis.figures.style import Drawing
+from analysis.statistics.estimates import estimate
 
 FEWEST_NEIGHBOURS = 2  # configurations that differ from the centre in one setting
 COLUMNS = 3
@@ -31,16 +31,16 @@ BAR_COLOR = style.LOOKS[5].color
 LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield bars and small multiples for each setting with a central configuration and its neighbours."""
-    stars = [(panel, star_of_most_arms(panel)) for panel in results.panels()]
+    stars = [(panel, star_of_most_arms(panel, analysis.factorials(panel))) for panel in analysis.panels]
     stars = [(panel, star) for panel, star in stars if star.neighbours >= FEWEST_NEIGHBOURS]
     for panel, star in stars[:MOST]:
-        yield _multiples(panel, star, claims(results), summary.left_out(MOST, len(stars)))
+        yield _multiples(panel, star, analysis.comparisons, summary.left_out(MOST, len(stars)))
 
 
 @style.styled
-def _multiples(panel: Panel, star: Star, told: Claims, rest: str) -> Drawing:
+def _multiples(panel: Panel, star: Star, told: Comparisons, rest: str) -> Drawing:
     table = _from_centre(panel, star, told)
     values = panel.runs.drop_duplicates("config_hash").set_index("config_hash").astype(object)
     leading = _leading(table, star)
@@ -89,7 +89,7 @@ def _caption(panel: Panel, reference: bool, asterisk: bool) -> str:
     )
 
 
-def _from_centre(panel: Panel, star: Star, told: Claims) -> pd.DataFrame:
+def _from_centre(panel: Panel, star: Star, told: Comparisons) -> pd.DataFrame:
     """Return the paired differences from the centre in points, and whether a test found them.
 
     Rows are configurations. The columns are mean, low, high and significant.
@@ -137,7 +137,7 @@ def _bar_words(found: pd.Series, value: Any) -> str:
     if np.isnan(found["mean"]):
         return "no common seed"
     shown = f"{round(found['mean'], 1) + 0.0:+.1f}{'*' if found['significant'] else ''}"
-    return f"{shown} with {textwrap.shorten(names.text(value), MOST_LETTERS, placeholder='…')}"
+    return f"{shown} with {textwrap.shorten(summary.text(value), MOST_LETTERS, placeholder='…')}"
 
 
 def _arm(axes: Axes, values: pd.Series, table: pd.DataFrame, centre: str, arm: list[str]) -> None:
@@ -174,7 +174,7 @@ def _scale(axes: Axes) -> None:
 
 def _places(axes: Axes, values: list[Any]) -> tuple[list[float], list[str]]:
     """Return the places and tick labels of sorted values: a log axis for wide ranges, even steps for text."""
-    ticks = [names.text(value) for value in values]
+    ticks = [summary.text(value) for value in values]
     if any(isinstance(value, (bool, str)) for value in values):
         axes.set_xlim(-0.5, len(values) - 0.5)
         return list(map(float, range(len(values)))), ticks

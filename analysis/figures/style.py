@@ -82,13 +82,8 @@ class Look:
 _DASHES: list[Any] = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1))]
 # Okabe and Ito's colours without yellow, which is hard to see on white; dark and light alternate.
 _COLORS = ["#0072b2", "#e69f00", "#111111", "#cc79a7", "#009e73", "#56b4e9", "#d55e00", "#6f6f6f"]
-_COLORS += [
-    "#7a4b00",
-    "#7d3c98",
-    "#8fae00",
-    "#00b5b5",
-]  # similar to the first ones, but with other markers and dashes
-_COLORS += ["#1b3a8a", "#a50f37", "#b39ddb", "#4d7c3a"]
+# These are similar to the first ones, but with other markers and dashes.
+_COLORS += ["#7a4b00", "#7d3c98", "#8fae00", "#00b5b5", "#1b3a8a", "#a50f37", "#b39ddb", "#4d7c3a"]
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p", "d", "8", "H", "."]
 LOOKS = [
     Look(color, _DASHES[index % len(_DASHES)], marker)
@@ -190,3 +185,15 @@ def bare(axes: Axes) -> None:
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(length=0)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure of the report."""
+
+    name: str  # stem of its file names
+    section: str  # a key of `analysis.page.page.SECTIONS`
+    title: str
+    caption: str  # what is plotted, the intervals, the number of seeds, and what to look for
+    figure: Figure
+    leaks: bool = False  # some of its data come from a protocol that leaks

@@ -15,10 +15,11 @@ from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
-from analysis.drawing import Drawing
-from analysis.figures import names, style, summary
-from analysis.figures.matrix import contrast
-from analysis.frame import Panel, Results
+from analysis.comparisons import Analysis
+from analysis.data.results import Panel
+from analysis.figures import style, summary
+from analysis.figures.forgetting import contrast
+from analysis.figures.style import Drawing
 from hagmeta.common.records.records import StudyFolder
 
 MOST = 2  # figures; each takes seconds
@@ -41,9 +42,11 @@ class Cloud:
     among: int  # nodes of the file
 
 
-def draw(results: Results) -> Iterator[Drawing]:
+def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield a figure per setting with saved embeddings of one or two configurations."""
-    found = [(panel, files) for panel in results.panels() if (files := _files(panel, results.folders))]
+    found = [
+        (panel, files) for panel in analysis.panels if (files := _files(panel, analysis.results.folders))
+    ]
     found.sort(key=lambda each: (each[0].leaks, -len(each[1])))
     for panel, files in found[:MOST]:
         yield _clouds(panel, files, summary.left_out(MOST, len(found)))
@@ -97,7 +100,7 @@ def coloured(cloud: Cloud) -> list[int]:
 @style.styled
 def _clouds(panel: Panel, files: dict[str, Path], rest: str) -> Drawing:
     figure, ((*axes,),) = style.grid(1, len(files), 3.9, width=style.WIDTH if len(files) == 2 else 4.6)
-    called = names.shown(panel)
+    called = summary.shown(panel)
     clouds = {label: load(path) for label, path in files.items()}
     for each, (label, cloud) in zip(axes, clouds.items(), strict=True):
         classes = coloured(cloud)

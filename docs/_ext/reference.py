@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from analysis.comparable import spanned
-from analysis.references import KINDS, read_references, tasks
+from analysis.references.comparable import spanned
+from analysis.references.references import KINDS, read_references, tasks
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.common.plugins.identity import is_identity

@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from analysis.archives import archive_of
-from analysis.claims import Claims, claims
-from analysis.frame import Results
-from analysis.inference import AHEAD, BEHIND, holm
-from analysis.over_datasets import OverDatasets
-from analysis.references import KINDS, as_results, read_references
-from analysis.statistics import estimate
+from analysis.comparisons import Analysis
+from analysis.references.archives import archive_of
+from analysis.references.references import KINDS, as_results, read_references
+from analysis.statistics.estimates import estimate
+from analysis.statistics.inference import AHEAD, BEHIND, holm
+from analysis.statistics.over_datasets import OverDatasets
 from analysis.words import listed
 from hagmeta.common.records.records import OpenRecord
 from hagmeta.common.settings.left_out import LEFT_OUT_AT
@@ -206,11 +205,11 @@ def _signed(value: float) -> str:
 
 def verdicts(runs: Runs) -> str:
     """Return which rivals are behind our method, ahead of it, or neither, on each graph."""
-    asked, told = _claims(runs.name)
+    asked = _analysis(runs.name)
     rows = []
     for graph in runs.graphs:
         hashes = {r["config_hash"] for r in runs.records if _graph(r) == graph}
-        (panel,) = (each for each in asked.panels() if hashes & set(each.runs["config_hash"]))
+        (panel,) = (each for each in asked.panels if hashes & set(each.runs["config_hash"]))
         names = panel.runs.drop_duplicates("label").set_index("label")
         (own,) = names.index[names["method"] == OURS]
         titles = dict(_labels(runs.records))
@@ -218,7 +217,7 @@ def verdicts(runs: Runs) -> str:
         for label in panel.labels:
             if label == own or names.loc[label, "oracle"] or names.loc[label, "config_hash"] not in hashes:
                 continue
-            difference = told.pair(panel, own, label)
+            difference = asked.comparisons.pair(panel, own, label)
             verdict = difference.verdict if difference is not None else ""
             found[verdict if verdict in found else ""].append(titles[names.loc[label, "config_hash"]])
         rows.append([graph, str(len(found[AHEAD])), _some(found[""]), _some(found[BEHIND])])
@@ -232,9 +231,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 @cache
-def _claims(name: str) -> tuple[Results, Claims]:
-    found = as_results(records_of(name))
-    return found, claims(found)
+def _analysis(name: str) -> Analysis:
+    return Analysis(as_results(records_of(name)))
 
 
 def over_graphs(runs: Runs) -> str:
@@ -292,7 +290,7 @@ def calibration(runs: Runs) -> str:
 
 def archives() -> str:
     """Return the archives: content, code, size and commands."""
-    from analysis.archives import names
+    from analysis.references.archives import names
 
     rows = []
     for name in names():
@@ -375,8 +373,8 @@ VALUES: Mapping[str, Callable[..., str]] = {
     "rank": lambda runs: f"{runs.over_graphs.ranks.mean()[runs.ours]:.1f}",
     "friedman": lambda runs: f"{_p(runs.over_graphs.friedman)}",
     "critical": lambda runs: f"{runs.over_graphs.critical_difference:.1f}",
-    "tested": lambda runs: f"{_claims(runs.name)[1].tested:,}",
-    "asymmetry": lambda runs: f"{_claims(runs.name)[1].asymmetry:.2f}",
+    "tested": lambda runs: f"{_analysis(runs.name).comparisons.tested:,}",
+    "asymmetry": lambda runs: f"{_analysis(runs.name).comparisons.asymmetry:.2f}",
 }
 
 

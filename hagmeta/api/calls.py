@@ -320,7 +320,7 @@ class Study:
 
     def frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per run and session. Columns are settings and metrics."""
-        from analysis.frame import read
+        from analysis.data.reading import read
 
         return read([self.folder]).sessions.reset_index(drop=True)
 
@@ -456,7 +456,7 @@ def report(
         ...     page.name, page.exists()
         ('index.html', True)
     """
-    from analysis.report import write_report
+    from analysis.page.write import write_report
 
     given = [folder] if isinstance(folder, str | os.PathLike) else list(folder)
     folders = [Path(each).expanduser() for each in given]

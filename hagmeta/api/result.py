@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from analysis.frame import Results
-    from analysis.inference import Difference
+    from analysis.data.results import Results
+    from analysis.statistics.inference import Difference
 
 WIDTH = 100  # characters of a table in a terminal
 IDENTITY = ("method", "dataset", "protocol", "n_way", "k_shot", "seed", "session")  # first in a frame
@@ -102,7 +102,7 @@ class Result(Tabular):
             >>> list(frame.columns[:7])
             ['method', 'dataset', 'protocol', 'n_way', 'k_shot', 'seed', 'session']
         """
-        from analysis.frame import SCORES
+        from analysis.data.results import SCORES
 
         results = as_results([self])
         not_metrics = {"run", "study", "label", "config_hash", "first", "pd", "rpd", "seconds"}
@@ -329,8 +329,8 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
         >>> bool(comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all())
         True
     """
-    from analysis.claims import claims
-    from analysis.inference import family
+    from analysis.comparisons import Analysis
+    from analysis.statistics.inference import family
     from analysis.words import a_look
 
     _check_comparable(results, fewest=1 if references else 2)
@@ -340,9 +340,9 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
     names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
     reference = names[results[-1].config.hash()]
     found = found.against(reference)
-    (panel,) = found.panels()
+    (panel,) = found.panels
     last, average = panel.by_seed("last"), panel.by_seed("average")
-    tested = claims(found).pairs
+    tested = Analysis(found).comparisons.pairs
     keys = [(one, other) for _, one, other in tested.comparisons]
     if not keys:  # switches of one method: the report tests their effects, not the pairs
         keys = [(label, reference) for label in panel.labels if label != reference]
@@ -359,8 +359,8 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
 
 def _with_references(results: Sequence[Result], kind: str) -> Comparison:
     """Return each result minus each reference, the highest reference first."""
-    from analysis.compare import place
-    from analysis.inference import family
+    from analysis.references.place import place
+    from analysis.statistics.inference import family
     from analysis.words import a_look
 
     with TemporaryDirectory() as folder:
@@ -378,12 +378,14 @@ def _with_references(results: Sequence[Result], kind: str) -> Comparison:
         pairs += [Pair(each.label, other, each.tests[other], means[other]) for other in ordered]
         ranks.append(f"{each.label} ranks {each.rank} of {len(each.rivals) + 1}")
     title = f"{placed.standings[0].panel.title}, references of the kind {kind!r}: {'; '.join(ranks)}"
-    return Comparison(title, pairs, placed.tests.words, a_look(max(pair.last.seeds for pair in pairs)))
+    return Comparison(
+        title, pairs, placed.analysis.comparisons.pairs.words, a_look(max(pair.last.seeds for pair in pairs))
+    )
 
 
 def _check_comparable(results: Sequence[Result], fewest: int = 2) -> None:
     """Raise an error if the results cannot be compared."""
-    from analysis.labels import readable
+    from analysis.data.labels import readable
 
     for each in results:
         if not isinstance(each, Result):
@@ -433,7 +435,7 @@ def _both(one: dict[str, Any], other: dict[str, Any], key: str) -> str:
 
 def as_results(results: Sequence[Result]) -> Results:
     """Return the records of ``results`` in the form that `analysis` reads from a folder."""
-    from analysis.frame import read
+    from analysis.data.reading import read
 
     with TemporaryDirectory() as folder:
         for result in results:

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.archives import CURVES, FOLDER, FORMAT, OF_CONFIGURATION, SUFFIX
-from analysis.frame import Gathered, gather
-from analysis.references import KINDS, tasks
+from analysis.data.reading import Gathered, gather
+from analysis.references.archives import CURVES, FOLDER, FORMAT, OF_CONFIGURATION, SUFFIX
+from analysis.references.references import KINDS, tasks
 from hagmeta.common.command import Parser, plain_console, show_error
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import writing, written_whole

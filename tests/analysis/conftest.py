@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from analysis.data.results import Results
+from analysis.report import Report
 from hagmeta.common.records.metrics import forgotten
 from hagmeta.common.records.records import config_hash
 from hagmeta.config.run_config import RunConfig, resolve
@@ -146,7 +148,7 @@ def reconfigured(folder: Path, without: str = "", **settings: Any) -> Path:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without figures: drawing them takes most of the time of a report."""
-    monkeypatch.setattr("analysis.figures.MODULES", ())
+    monkeypatch.setattr("analysis.figures.FIGURES", {})
 
 
 @pytest.fixture(scope="session")
@@ -192,3 +194,8 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         browser.get_log(log)  # what earlier tests left there
     yield open_page
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def sentences(results: Results) -> list[str]:
+    """Return the sentences of a report."""
+    return [finding.text for finding in Report(results).findings]

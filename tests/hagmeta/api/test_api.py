@@ -19,7 +19,7 @@ import torch
 from torch_geometric.data import Data
 
 import hagmeta
-from analysis.frame import read
+from analysis.data.reading import read
 from hagmeta.api import calls as api
 from hagmeta.api import result
 from hagmeta.common.records.records import StudyFolder, opened, read_record

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis import frame
+from analysis.data import reading
 from hagmeta.common.errors import UserError
 from hagmeta.common.records import record_schema
 from hagmeta.common.records.metrics import MetricDeclaration, to_record
@@ -231,7 +231,7 @@ def test_any_record_counts_or_is_set_aside(tmp_path: Path, content: bytes) -> No
     path.write_bytes(content)
     counted = len(store.scan(set_aside=False).done)
     try:
-        assert len(frame.read([tmp_path]).runs) == counted
+        assert len(reading.read([tmp_path]).runs) == counted
     except UserError:  # no run is left to report of
         assert not counted
     study_table(store.records() if counted else [whole_record()], 80)

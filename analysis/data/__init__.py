@@ -1,0 +1,1 @@
+"""Read records, and name and group the runs in them."""

@@ -1,0 +1,71 @@
+"""Read studies that tuned hyperparameters: which runs count, and how their configurations were chosen.
+
+A search scores its samples on validation streams with separate seeds. The report compares the runs of the
+best samples on fresh seeds. If a search was launched again, only the newest launch counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Launch = dict[str, Any]
+Searches = dict[str, Mapping[str, Any]]  # by study
+
+
+def newest_searches(launches: Sequence[Launch]) -> list[Launch]:
+    """Return the launches that searched, without the searches that a later launch repeated."""
+    found: list[Launch] = []
+    again: set[str] = set()
+    searching = [launch for launch in launches if launch.get("search")]
+    for launch in sorted(searching, key=lambda launch: launch["time"], reverse=True):
+        cells = [cell for cell in launch["search"]["cells"] if _question(cell) not in again]
+        if cells:
+            again |= {_question(cell) for cell in cells}
+            chosen = {cell["chosen"] for cell in cells}
+            configs = {key: config for key, config in launch["configs"].items() if key in chosen}
+            found.append(launch | {"search": launch["search"] | {"cells": cells}, "configs": configs})
+    return found[::-1]
+
+
+def _question(cell: Mapping[str, Any]) -> str:
+    """Return the identity of a search, which does not depend on its ranges or samples."""
+    return str(cell.get("question", f"{cell['dataset']} {cell['method']}"))  # older launches have none
+
+
+def confirms(launches: Sequence[Launch], config_hash: str, seed: str) -> bool:
+    """Return whether a run counts; in a search, only the runs of chosen configurations do."""
+    if not launches:
+        return True
+    return any(config_hash in launch["configs"] and int(seed) in launch["seeds"] for launch in launches)
+
+
+def together(launches: Sequence[Launch]) -> Mapping[str, Any]:
+    """Return the searches of several launches as one: the newest, with the cells of all."""
+    searches = [launch["search"] for launch in launches]
+    lines = dict.fromkeys(line for search in searches for line in search["overlap"])
+    return searches[-1] | {
+        "cells": [cell for search in searches for cell in search["cells"]],
+        "overlap": list(lines),
+    }
+
+
+def naming(keys: Iterable[str], studies: Iterable[str], searches: Searches) -> list[str]:
+    """Return the settings that may name a configuration, without sampled ones if all studies are searches."""
+    cells = [cell for search in searches.values() for cell in search["cells"]]
+    sampled = {key for cell in cells for key in cell["sampled"]} if set(studies) <= set(searches) else set()
+    return [key for key in keys if key not in sampled]
+
+
+def in_words(search: Mapping[str, Any]) -> str:
+    """Return how the configurations of a study were chosen."""
+    samples, seeds = search["samples"], ", ".join(map(str, search["seeds"]))
+    count = len(search["cells"])
+    searches = "one search" if count == 1 else f"{count} searches"
+    pruned = sum(cell.get("pruned", 0) for cell in search["cells"])  # older launches pruned none
+    early = f" ({pruned} pruned)" if pruned else ""
+    points = len(search.get("start", ()))  # older launches have none
+    given = f" with {points} starting point{'s' * (points != 1)}" if points else ""
+    return (
+        f"the best of {samples} samples{early} in {searches}{given}, seeds {seeds}, by {search['objective']}"
+    )

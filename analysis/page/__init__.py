@@ -1,0 +1,1 @@
+"""Write a report as one page, and the page to explore."""

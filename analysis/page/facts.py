@@ -1,0 +1,152 @@
+"""State what a report is about: facts at the top of the page, warnings, and its title."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pandas as pd
+
+from analysis.comparisons import Analysis, Comparisons
+from analysis.data.results import MACRO, VERSION, Results
+from analysis.data.searches import in_words
+from analysis.page.page import Fact, Notice
+from analysis.statistics.inference import ALIKE, DIFFERENT, LEVEL
+from analysis.tables.over_datasets import why_no_tests, why_not
+from analysis.words import count_of_seeds, datasets_words, listed, p_value
+
+
+def facts(analysis: Analysis) -> list[Fact]:
+    """Return the facts at the top of the page: what was run, on which machine, and for how long."""
+    results = analysis.results
+    runs = results.runs
+    count = runs["config_hash"].nunique()
+    configurations = f"{count} configuration{'s' * (count != 1)}"
+    launches = {launch["space"]: launch for launch in results.launches}
+    hours = runs["seconds"].sum() / 3600
+    found = [
+        Fact("runs", f"{len(runs)}: {configurations}, {seeds_of(results)} each"),
+        Fact("datasets", _listed(runs["dataset"])),
+        Fact("protocol", _listed(runs["protocol"])),
+        Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
+        Fact("not the default", "; ".join(results.not_default)),
+        Fact("accuracy", _metric_words(results)),
+        Fact("tests", tests_words(analysis.comparisons)),
+        Fact("over datasets", why_not(analysis) or why_no_tests(analysis)),
+        Fact("compute time", f"{hours:.2f} hours of training and evaluation"),
+        Fact("device", _listed(runs["device"])),
+        Fact("torch", _listed(runs["torch"])),
+        Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if pd.isna(name) else name[:12]))),
+    ]
+    found = [fact for fact in found if fact.value]
+    spaces = [
+        Fact("search space", f"{name}: {launch['description']}" if launch["description"] else name)
+        for name, launch in launches.items()
+    ]
+    commands = [
+        Fact("launched by", text) for text in dict.fromkeys(launch["command"] for launch in results.launches)
+    ]
+    searches = [Fact("chosen", in_words(search)) for search in results.searches.values()]
+    overlaps = [Fact("overlap", line) for search in results.searches.values() for line in search["overlap"]]
+    return [*spaces, *found, *searches, *overlaps, *commands]
+
+
+def tests_words(told: Comparisons) -> str:
+    """Return how many comparisons were tested, and the error rate of their verdicts."""
+    count = told.tested
+    if not count:
+        return ""
+    tested = "1 comparison was tested" if count == 1 else f"{count} comparisons were tested together"
+    return (
+        f"{tested}. The probability of any false verdict is at most {100 * LEVEL:g} %: {100 * DIFFERENT:g} % "
+        f'for "ahead" and "behind", {100 * ALIKE:g} % for "equivalent". '
+        "Each verdict holds for its graph only."
+    )
+
+
+def _metric_words(results: Results) -> str:
+    if results.metric == MACRO:
+        return "macro accuracy: the mean over the classes seen so far, with equal weight for each class"
+    return f'this page uses {results.metric} wherever it says "accuracy" (--metric)'
+
+
+def notices(analysis: Analysis) -> list[Notice]:
+    """Return warnings to read before the results: lost runs, doubtful assumptions and mixed versions."""
+    runs, found = analysis.results.runs, lost_runs(analysis)
+    mixed = [
+        f"{key}: {_listed(runs[key].map(str))}" for key in VERSION if runs[key].nunique(dropna=False) > 1
+    ]
+    if mixed:
+        found.append(Notice("Runs with different commits, torch versions or devices", mixed))
+    return found
+
+
+def lost_runs(analysis: Analysis) -> list[Notice]:
+    """Return warnings about runs that are lost or in doubt, and about differences that are not symmetric."""
+    results = analysis.results
+    lines_of = {
+        "Failed runs": [lost.words for lost in results.failed],
+        "Planned runs that are missing": [lost.words for lost in results.missing],
+        "Damaged files, left out": results.damaged,
+        "Runs with different results in two folders": results.conflicts,
+        "Different graphs with the same dataset name": results.graphs,
+        "Differences are not symmetric": _asymmetry(analysis.comparisons.asymmetry),
+    }
+    return [Notice(title, lines) for title, lines in lines_of.items() if lines]
+
+
+def _asymmetry(p: float) -> list[str]:
+    """Return a warning if the data contradict the symmetry that the tests assume, with this p."""
+    if not p < LEVEL:
+        return []
+    return [
+        f"Over seeds, differences spread further to one side of their mean than to the other ({p_value(p)}). "
+        "The sign-flip test assumes symmetry, so verdicts near the limit can be false more often than stated."
+    ]
+
+
+def title_of(results: Results, study: str) -> str:
+    """Return the study and its datasets; `study` replaces the name in the records."""
+    """Return the study and its datasets; `study` replaces the name in the records."""
+    datasets = list(dict.fromkeys(results.runs["dataset"]))
+    return f"{study or _listed(results.runs['study'])} on {datasets_words(datasets)}"
+
+
+def seeds_of(results: Results) -> str:
+    """Return "10 seeds" or "3 to 10 seeds"."""
+    seeds = results.runs.groupby("config_hash")["seed"].count()
+    count = count_of_seeds(int(seeds.max()))
+    return count if seeds.min() == seeds.max() else f"{seeds.min()} to {count}"
+
+
+def setting_of(results: Results) -> str:
+    """Return the protocol, N and K, such as "strict; 3-way 5-shot on debian; 5-way 5-shot on metamath"."""
+    runs = results.runs
+    there: dict[str, list[str]] = {}
+    for dataset, n_way, k_shot in runs[["dataset", "n_way", "k_shot"]].drop_duplicates().itertuples(False):
+        there.setdefault(f"{n_way}-way {k_shot}-shot", []).append(dataset)
+    if len(there) == 1:
+        tasks = list(there)
+    elif runs.groupby("dataset")[["n_way", "k_shot"]].nunique().max().max() > 1:
+        tasks = [f"{len(there)} combinations of N and K"]
+    else:
+        tasks = [f"{task} on {datasets_words(datasets)}" for task, datasets in there.items()]
+    return "; ".join([listed(list(dict.fromkeys(runs["protocol"]))), *tasks])
+
+
+def short_titles(results: Results) -> dict[str, str]:
+    """Return short titles of panels, by title: the dataset, and words that other panels do not have."""
+    panels = results.panels
+    words = {panel.title: panel.title.split(", ")[1:] for panel in panels}
+    datasets = Counter(str(panel.runs["dataset"].iloc[0]) for panel in panels)
+    common = set.intersection(*map(set, words.values()))
+    found = {}
+    for panel in panels:
+        dataset = str(panel.runs["dataset"].iloc[0])
+        own = [word for word in words[panel.title] if word not in common] if datasets[dataset] > 1 else []
+        found[panel.title] = ", ".join([dataset, *own])
+    return found
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values if not pd.isna(value)))

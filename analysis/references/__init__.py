@@ -1,0 +1,1 @@
+"""Read the reference results, and place results among them."""

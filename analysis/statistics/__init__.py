@@ -1,0 +1,1 @@
+"""Estimate, compare and rank: numbers in, numbers out."""

@@ -1,0 +1,1 @@
+"""Make the tables of a report."""

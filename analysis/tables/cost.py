@@ -1,0 +1,115 @@
+"""Compute the cost of each run; the cost of shared pre-training is charged to every run that used it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.data.labels import readable
+from analysis.data.results import Panel, Results
+from analysis.tables.table import Cell, Table
+
+# Runs with equal values of all these share their pre-trained encoder.
+PRETRAINING = (
+    *(
+        "dataset",
+        "protocol",
+        "classes",
+        "split",
+        "drop_small",
+        "val_classes",
+        "visibility",
+        "unlabelled_nodes",
+        "inputs",
+        "seed",
+        "device",
+    ),
+    *("encoder", "hidden", "embedding", "heads", "dropout", "pretrain_on", "classifier", "faithful"),
+    *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
+)
+WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")
+IN_COLUMNS = (*WHERE, "sessions")  # shown in columns or implied by N; other settings are named after N and K
+ABOUT = (
+    "Seconds are the share of one seed in the time of its pack, averaged over the seeds. Pre-training from "
+    "a cache counts with the time of the run that computed it. Compilation and warm-up count in the phase in "
+    "which they ran. Runs at the same time share a machine, so only large differences are meaningful."
+)
+
+
+def charged(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs with `seconds_pretrain` and `seconds` as if no run shared its pre-training."""
+    if "seconds_pretrain" not in runs:
+        return runs
+    keys = [key for key in PRETRAINING if key in runs]
+    full = runs.groupby(keys, dropna=False)["seconds_pretrain"].transform("max")
+    return runs.assign(seconds_pretrain=full, seconds=runs["seconds"] - runs["seconds_pretrain"] + full)
+
+
+def front(seconds: pd.Series, accuracy: pd.Series) -> list[str]:
+    """Return the Pareto front of cost and accuracy, the cheapest configuration first."""
+    best, found = -np.inf, []
+    for label in sorted(seconds.index, key=lambda label: (seconds[label], -accuracy[label])):
+        if accuracy[label] > best:
+            best = accuracy[label]
+            found.append(str(label))
+    return found
+
+
+def machine(panel: Panel) -> str:
+    """Return the devices and pack sizes of the runs in `panel`."""
+    devices = ", ".join(str(each) for each in panel.runs["device"].dropna().unique())
+    packs = sorted(panel.runs["seeds_in_pack"].dropna().astype(int).unique())
+    return f"{devices}, {'/'.join(map(str, packs))} seeds per pack"
+
+
+def cost_table(results: Results) -> Table:
+    """Return seconds and memory per run."""
+    charged_runs = charged(results.runs)
+    phases = [name for name in charged_runs if name.startswith("seconds_")]
+    others = [key for key in results.varied() if key in results.task and key not in IN_COLUMNS]
+    others += ["sessions"] * results.sessions_apart
+    rows, numbers = [], []
+    for (label, *where), runs in charged_runs.groupby(["label", *WHERE, *others], sort=False, dropna=False):
+        seconds = [runs[name].mean() for name in (*phases, "seconds")]
+        memory = runs["peak_gpu_bytes"].where(runs["peak_gpu_bytes"] > 0, runs["peak_memory_bytes"]).max()
+        dataset, protocol, n_way, k_shot, device, *rest = where
+        told = [f"{key} {readable(value)}" for key, value in zip(others, rest, strict=True)]
+        shape = ", ".join([f"{n_way}-way {k_shot}-shot", *told])
+        words = [str(label), str(dataset), str(protocol), shape, str(device)]
+        packs = "/".join(str(size) for size in sorted(runs["seeds_in_pack"].dropna().astype(int).unique()))
+        rows.append(
+            [
+                *(Cell(word, word, leaks=word == protocol and bool(runs["leaks"].any())) for word in words),
+                Cell(packs, packs),
+                *(Cell("" if np.isnan(value) else f"{value:.2f}", value) for value in seconds),
+                Cell("" if pd.isna(memory) else f"{memory / 2**20:,.0f}", float(memory)),
+            ]
+        )
+        keys = (
+            "configuration",
+            "dataset",
+            "protocol",
+            "shape",
+            "device",
+            "seeds_in_pack",
+            *phases,
+            "seconds",
+        )
+        numbers.append(
+            dict(zip(keys, [*words, packs, *seconds], strict=True)) | {"peak_memory_bytes": memory}
+        )
+    names = [name.removeprefix("seconds_") for name in phases]
+    head = ["configuration", "dataset", "protocol", "setting", "device", "pack"]
+    return Table(
+        name="cost",
+        section="cost",
+        title="Cost per run",
+        caption=(
+            f"{ABOUT} Memory is the peak of the process in MiB, for the whole pack. It is GPU memory if a "
+            "GPU was used."
+        ),
+        columns=[*head, *names, "seconds", "memory"],
+        rows=rows,
+        numbers=pd.DataFrame(numbers),
+        leaks=bool(results.runs["leaks"].any()),
+    )
