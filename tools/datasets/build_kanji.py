@@ -21,8 +21,9 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats import package, word_features
 from hagmeta.datasets.formats.word_features import presence
-from tools.datasets import building, package
+from tools.datasets import building
 
 CHARACTERS = "usr/share/edict/kanjidic"
 WORDS = "usr/share/edict/edict"
@@ -48,7 +49,7 @@ def build(characters: str, words: str) -> Dataset:
     pairs = {(a, b) for a, b in _neighbours(words) if a in found and b in found}
     used = {name for pair in pairs for name in pair}
     sizes = Counter(found[name].radical for name in used)
-    kept = building.in_no_order(
+    kept = word_features.in_no_order(
         name for name in used if sizes[found[name].radical] >= MIN_CHARACTERS_PER_RADICAL
     )
     radicals = sorted({found[name].radical for name in kept})
@@ -94,7 +95,7 @@ def _features(fields: list[str], meanings: str) -> Iterator[str]:
             break
         if _KATAKANA.fullmatch(field):
             yield field
-    yield from building.words(meanings)
+    yield from word_features.words(meanings)
 
 
 def _field(fields: list[str], letter: str, value: str = r"\d+") -> str | None:

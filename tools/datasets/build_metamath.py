@@ -20,8 +20,9 @@ import numpy as np
 
 from hagmeta.datasets.base import Dataset, make_dataset
 from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.formats import package, word_features
 from hagmeta.datasets.formats.word_features import presence
-from tools.datasets import building, package
+from tools.datasets import building
 
 DATABASE = "usr/share/metamath/databases/set.mm"
 # Mathboxes have sections named after people; guides have examples and conventions of all subjects.
@@ -49,7 +50,7 @@ def build(database: str) -> Dataset:
     """Build the dataset from the text of ``set.mm``."""
     statements = {statement.label: statement for statement in _statements(database)}
     sizes = Counter(statement.section for statement in statements.values())
-    kept = building.in_no_order(
+    kept = word_features.in_no_order(
         label
         for label, statement in statements.items()
         if sizes[statement.section] >= MIN_STATEMENTS_PER_SECTION

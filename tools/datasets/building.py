@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hagmeta.common.errors import UserError
@@ -15,27 +12,6 @@ from hagmeta.common.files.home import home
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.downloads.download import RemoteFile, fetch_all
 from hagmeta.datasets.formats import npz
-
-Edge = tuple[str, str]
-
-
-def words(text: str) -> set[str]:
-    """Return the words of ``text`` in lower case."""
-    return set(re.findall(r"[a-z0-9]+", text.lower()))
-
-
-def best_connected(class_of: Mapping[str, str], edges: Iterable[Edge], most: int) -> list[str]:
-    """Return at most ``most`` nodes per class, those with most neighbours. Ties are broken by name."""
-    degree = Counter(name for edge in edges for name in edge)
-    by_class = defaultdict(list)
-    for name in sorted(class_of, key=lambda name: (-degree[name], name)):
-        by_class[class_of[name]].append(name)
-    return [name for names in by_class.values() for name in names[:most]]
-
-
-def in_no_order(names: Iterable[str]) -> list[str]:
-    """Sort names by their hash, so that the order is reproducible but says nothing about the nodes."""
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
 
 
 def from_package(package: RemoteFile, build: Callable[[Path], Dataset], doc: str | None, prog: str) -> None:

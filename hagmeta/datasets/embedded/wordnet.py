@@ -32,8 +32,8 @@ features alone. On features averaged over two hops, it reaches 77.7 %. No word p
 and recall both above 0.71. 63 % of the edges are within a class (71 % in the full graph); 483 nodes have no
 edge (``python benchmarks/linear.py wordnet``).
 
-:mod:`tools.datasets.build_wordnet` rebuilds ``wordnet.npz``, with the same arrays on any machine. WordNet's
-licence is in ``wordnet.LICENSE``.
+``python -m tools.datasets.build_wordnet`` rebuilds ``wordnet.npz``, with the same arrays on any machine.
+WordNet's licence is in ``wordnet.LICENSE``.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def load() -> Dataset:
 
 def load_full(folder: Path) -> Dataset:
     """Build the graph of all synsets from the package in ``folder``."""
-    from tools.datasets import build_wordnet
+    from hagmeta.datasets.downloads import wordnet_files
 
-    return build_wordnet.build_from(folder / sources.WORDNET.name, "wordnet-full", most=None)
+    return wordnet_files.build_from(folder / sources.WORDNET.name, "wordnet-full", most=None)

@@ -1,9 +1,11 @@
-"""Binary word features."""
+"""Nodes and binary word features of graphs that are built from texts."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import scipy.sparse
@@ -25,3 +27,22 @@ def presence(words_of: Sequence[set[str]], minimum: int) -> scipy.sparse.csr_mat
     return scipy.sparse.csr_matrix(
         (np.ones(len(indices), dtype=np.float32), indices, starts), shape=(len(words_of), len(vocabulary))
     )
+
+
+def words(text: str) -> set[str]:
+    """Return the words of ``text`` in lower case."""
+    return set(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def best_connected(class_of: Mapping[str, str], edges: Iterable[tuple[str, str]], most: int) -> list[str]:
+    """Return at most ``most`` nodes per class, those with most neighbours. Ties are broken by name."""
+    degree = Counter(name for edge in edges for name in edge)
+    by_class = defaultdict(list)
+    for name in sorted(class_of, key=lambda name: (-degree[name], name)):
+        by_class[class_of[name]].append(name)
+    return [name for names in by_class.values() for name in names[:most]]
+
+
+def in_no_order(names: Iterable[str]) -> list[str]:
+    """Sort names by their hash, so that the order is reproducible but says nothing about the nodes."""
+    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())

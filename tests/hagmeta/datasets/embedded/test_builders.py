@@ -16,18 +16,17 @@ import numpy as np
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.downloads import sources, wordnet_files
 from hagmeta.datasets.downloads.download import RemoteFile, sha256
+from hagmeta.datasets.formats import package
+from hagmeta.datasets.formats.word_features import in_no_order
 from tools.datasets import (
     build_bible,
     build_boost,
     build_foldoc,
     build_kanji,
     build_metamath,
-    build_wordnet,
-    package,
 )
-from tools.datasets.building import in_no_order
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -188,7 +187,7 @@ ADJECTIVES = """\
 
 
 def test_wordnet_is_built_by_its_rules() -> None:
-    built = build_wordnet.build([NOUNS, VERBS, ADJECTIVES])
+    built = wordnet_files.build([NOUNS, VERBS, ADJECTIVES])
     order = [
         name.replace("0", "") for name in in_no_order(f"{kind}0000000{number}" for kind, number in NODES)
     ]
@@ -207,7 +206,7 @@ def test_wordnet_is_built_by_its_rules() -> None:
 
 
 def test_wordnet_keeps_the_best_connected() -> None:
-    built = build_wordnet.build([NOUNS, VERBS, ADJECTIVES], most=2)
+    built = wordnet_files.build([NOUNS, VERBS, ADJECTIVES], most=2)
     assert np.bincount(built.labels).tolist() == [2, 1, 2, 1]
     assert len(built.edges) == 3  # the cat, with one neighbour, is out
 
@@ -461,7 +460,7 @@ from tools.datasets import build_boost
 from tools.datasets import build_foldoc
 from tools.datasets import build_kanji
 from tools.datasets import build_metamath
-from tools.datasets import build_wordnet
+from hagmeta.datasets.downloads import wordnet_files
 from hagmeta.datasets.formats import npz
 
 build_bible.MIN_VERSES_PER_BOOK = build_bible.MIN_VERSES_PER_WORD = 2
@@ -477,7 +476,7 @@ build = {
     "foldoc": build_foldoc.build,
     "kanji": build_kanji.build,
     "metamath": build_metamath.build,
-    "wordnet": lambda *texts: build_wordnet.build(texts),
+    "wordnet": lambda *texts: wordnet_files.build(texts),
 }
 npz.save(Path(out), build[name](*texts))
 """

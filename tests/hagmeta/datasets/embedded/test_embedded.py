@@ -11,11 +11,11 @@ import pytest
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets import Dataset, describe, embedded, load
-from hagmeta.datasets.downloads import sources
+from hagmeta.datasets.downloads import sources, wordnet_files
 from hagmeta.datasets.downloads.download import RemoteFile
 from hagmeta.datasets.formats import npz
 from hagmeta.scenarios.splits import proposed_classes
-from tools.datasets import build_bible, build_boost, build_foldoc, build_kanji, build_metamath, build_wordnet
+from tools.datasets import build_bible, build_boost, build_foldoc, build_kanji, build_metamath
 
 FINGERPRINTS = {
     "bible": "d79b2ac68f78c13ef0f816847a02eef322b1b00a153156fd7ef5df2aa542ea3d",
@@ -31,7 +31,7 @@ BUILDERS = {
     "foldoc": build_foldoc,
     "kanji": build_kanji,
     "metamath": build_metamath,
-    "wordnet": build_wordnet,
+    "wordnet": wordnet_files,
 }
 PACKAGES = {
     "bible": (sources.KJV, sources.BIBLE_CROSSREF),
