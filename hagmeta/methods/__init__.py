@@ -27,11 +27,13 @@ from hagmeta.methods.prototypes.geometer import Geometer
 from hagmeta.methods.prototypes.lpmc import Lpmc
 from hagmeta.methods.prototypes.mecoin import MeCoin
 from hagmeta.methods.prototypes.rale import Rale
+from hagmeta.methods.prototypes.random_encoder import RandomEncoder
 from hagmeta.methods.prototypes.tap import Tap
 from hagmeta.methods.prototypes.teen import Teen
 from hagmeta.methods.prototypes.tlp import Tlp
 from hagmeta.methods.replay.er_gnn import ErGnn
 from hagmeta.methods.replay.icarl import ICarl
+from hagmeta.methods.transductive.label_spreading import LabelSpreading
 from hagmeta.methods.transductive.laplacian_shot import LaplacianShot
 from hagmeta.methods.transductive.pt_map import PtMap
 
@@ -81,9 +83,11 @@ _METHODS: dict[str, type[Method]] = {
     "fscil-calibration": FscilCalibration,
     "laplacian-shot": LaplacianShot,
     "pt-map": PtMap,
+    "label-spreading": LabelSpreading,
     "klda": Klda,
     "loranpac": LoRanPac,
     "gkeal": Gkeal,
+    "random-encoder": RandomEncoder,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,
