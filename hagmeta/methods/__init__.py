@@ -8,6 +8,7 @@ from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLe
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.classifiers.ewc import Ewc
 from hagmeta.methods.classifiers.lwf import Lwf
+from hagmeta.methods.closed_form import sklearn_estimator
 from hagmeta.methods.closed_form.fecam import FeCam
 from hagmeta.methods.closed_form.fscil_calibration import FscilCalibration
 from hagmeta.methods.closed_form.gkeal import Gkeal
@@ -83,16 +84,18 @@ _METHODS: dict[str, type[Method]] = {
     "fscil-calibration": FscilCalibration,
     "laplacian-shot": LaplacianShot,
     "pt-map": PtMap,
-    "label-spreading": LabelSpreading,
     "klda": Klda,
     "loranpac": LoRanPac,
     "gkeal": Gkeal,
+    "label-spreading": LabelSpreading,
     "random-encoder": RandomEncoder,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,
 }
-METHODS = Registry("method", _METHODS, base=Method, check=_check)
+METHODS = Registry(
+    "method", _METHODS, base=Method, check=_check, forms={"sklearn": sklearn_estimator.adapted}
+)
 
 
 def make_method(settings: MethodSettings, sizes: Sizes, seed: int) -> Method:
