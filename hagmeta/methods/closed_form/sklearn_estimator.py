@@ -75,8 +75,9 @@ class SklearnMethod(OnFeatures):
         labels = labels_of(shared, view, task)
         known = labels.any(-1).nonzero().squeeze(-1)
         # A node that self-training added to several classes counts for the first.
-        given = (part.cpu().numpy() for part in (features[known], labels[known].argmax(-1)))
-        logits = self._logits(*given, features[task.query].cpu().numpy(), labels.shape[-1])
+        parts = features[known], labels[known].argmax(-1), features[task.query]
+        rows, target, query = (part.cpu().numpy() for part in parts)
+        logits = self._logits(rows, target, query, labels.shape[-1])
         return torch.from_numpy(logits).to(features)
 
     def _logits(self, rows: np.ndarray, target: np.ndarray, query: np.ndarray, classes: int) -> np.ndarray:

@@ -116,7 +116,8 @@ def spread(graph: Graph, view: View, labels: Tensor, share: float | Tensor, sour
         sent = scores * sources
         return share * (graph.aggregate(sent, normalised) - shares * sent) + own
 
-    before, scores, weight = torch.zeros_like(own), own, 2.0
+    before, scores = torch.zeros_like(own), own
+    weight: float | Tensor = 2.0
     for _ in range(ROUNDS):  # Chebyshev iteration, for eigenvalues from -share to share
         weight = 1 / (1 - share * share * weight / 4)
         before, scores = scores, weight * (step(scores) - before) + before
