@@ -12,6 +12,7 @@ from hagmeta.methods.closed_form import sklearn_estimator
 from hagmeta.methods.closed_form.fecam import FeCam
 from hagmeta.methods.closed_form.fscil_calibration import FscilCalibration
 from hagmeta.methods.closed_form.gkeal import Gkeal
+from hagmeta.methods.closed_form.graphany import GraphAny
 from hagmeta.methods.closed_form.klda import Klda
 from hagmeta.methods.closed_form.loranpac import LoRanPac
 from hagmeta.methods.closed_form.ranpac import RanPac
@@ -88,6 +89,7 @@ _METHODS: dict[str, type[Method]] = {
     "loranpac": LoRanPac,
     "gkeal": Gkeal,
     "label-spreading": LabelSpreading,
+    "graphany": GraphAny,
     "random-encoder": RandomEncoder,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,

@@ -18,12 +18,8 @@ class RandomEncoder(Frozen):
         **Frozen.decides,
         "pretrain_epochs": 0,
         # Without training, these change nothing.
-        "pretrain_patience": 10,
-        "pretrain_on": "known",
-        "classifier": "linear",
-        "dropout": 0.5,
-        "learning_rate": 0.005,
-        "weight_decay": 0.0005,
+        **{"pretrain_patience": 10, "pretrain_on": "known", "classifier": "linear", "dropout": 0.5},
+        **{"learning_rate": 0.005, "weight_decay": 0.0005},
     }
     differs: ClassVar = ("smoothing", "logit_adjustment")
     traits: ClassVar = MethodTraits(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from hagmeta.common.traits import MethodTraits
 from hagmeta.layers.encoders.base import Encoder
 from hagmeta.layers.subspaces import spectrum
 from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLearning, Shared, Sizes, Task
-from hagmeta.methods.closed_form.base import OF_THE_ENCODER, SPECTRUM, labels_of
+from hagmeta.methods.closed_form.base import NO_ENCODER, SPECTRUM, labels_of
 from hagmeta.sparse.graph import Graph, View, neighbour_shares
 
 ROUNDS = 100  # with `spreading: 0.99`, the error shrinks by a factor of about 1e-6
@@ -33,9 +32,6 @@ class LabelSpreadingSettings(MethodSettings):
         Number(at_most=0.99, at_least=0),
         scope="method",
     )
-
-    def without_effect(self) -> Mapping[str, str]:
-        return dict.fromkeys(OF_THE_ENCODER, "method")
 
 
 class LabelSpreading(Method):
@@ -54,6 +50,7 @@ class LabelSpreading(Method):
     """
 
     own_settings = LabelSpreadingSettings
+    decides: ClassVar = NO_ENCODER
     differs: ClassVar = ("smoothing", "logit_adjustment", "spreading")
     traits: ClassVar = MethodTraits(
         title="Label spreading",
