@@ -15,7 +15,7 @@ from hagmeta.sparse.graph import Graph, View
 PERPLEXITY = 2.0  # of each channel among the others
 CHANNELS = 5  # X, L1, L2, H1 and H2 in the paper
 TEMPERATURE = 5.0
-SMALLEST = 1e-10  # smaller eigenvalues of a Gram matrix, relative to the largest, count as 0
+SMALLEST = 1e-8  # smaller eigenvalues of a Gram matrix, relative to the largest, count as 0
 HALVINGS, WIDEST = 40, 64.0  # of the search for a bandwidth, between 2 ** -WIDEST and 2 ** WIDEST
 
 

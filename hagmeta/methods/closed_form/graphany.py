@@ -36,7 +36,7 @@ class GraphAny(Method):
     We made these choices to adapt it:
 
     - Inputs are the columns of `inputs: svd`, as in other closed forms. With as many columns as labelled
-      nodes, least squares interpolates. The ten largest orders of magnitude of eigenvalues count.
+      nodes, least squares interpolates. Directions with less than 1e-8 of the largest variance do not count.
     - All classes have the same weight, however many labels they have. Otherwise classes with hundreds of
       labels would dominate classes with K.
 

@@ -45,8 +45,8 @@ class LabelSpreading(Method):
     column of Y sums to 1. Otherwise classes with hundreds of labels would dominate classes with K.
 
     Labels: a class is known by its train nodes or supports, as far as `rehearsal` allows. With
-    `rehearsal: none`, its scores in its session take the place of its labels, without the part that each
-    labelled node gets from its own label. They spread again in each session.
+    `rehearsal: none`, earlier classes are never predicted: without features, nothing describes a class but
+    its labelled nodes.
     """
 
     own_settings = LabelSpreadingSettings
@@ -72,8 +72,11 @@ class LabelSpreading(Method):
         return view
 
     def classify(self, shared: Shared, encoded: View, task: Task) -> Tensor:
-        scores = self._spread(shared, encoded, task)[0][task.query].clamp(min=0)
-        return F.normalize(scores, p=1, dim=-1).clamp(min=TINY).log()
+        labels = labels_of(shared, encoded, task)
+        sources = torch.maximum(encoded.learnable, labels.amax(-1)).unsqueeze(-1)
+        labels = F.normalize(labels, p=1, dim=0)
+        scores = spread(shared.graph, encoded, labels, self.spreading, sources)[task.query]
+        return F.normalize(scores.clamp(min=0), p=1, dim=-1).clamp(min=TINY).log()
 
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
@@ -82,22 +85,12 @@ class LabelSpreading(Method):
         return F.cross_entropy(logits, target), logits
 
     def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """Return the scores (classes, nodes) of all classes, without those of each node's own label."""
-        scores, own = self._spread(shared, view, task)
-        return ((scores - (1 - self.spreading) * own).clamp(min=0).mT,)
+        """Return nothing (classes, 0) of the classes."""
+        return (view.visible.new_zeros(len(task.classes), 0),)
 
     def embeddings(self, shared: Shared, view: View, nodes: Tensor) -> Tensor:
         """Return eigenvectors of the visible graph."""
         return spectrum(shared.graph, view, SPECTRUM)[nodes]
-
-    def _spread(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, Tensor]:
-        """Return scores (nodes, classes), and the labels from which they spread (nodes, classes)."""
-        labels = labels_of(shared, view, task)
-        sources = torch.maximum(view.learnable, labels.amax(-1)).unsqueeze(-1)
-        for kept in task.class_statistics:  # these classes come first and have no labels
-            labels = torch.cat([kept.mT, labels[:, len(kept) :]], -1)
-        labels = F.normalize(labels, p=1, dim=0)
-        return spread(shared.graph, view, labels, self.spreading, sources), labels
 
 
 def spread(graph: Graph, view: View, labels: Tensor, share: float | Tensor, sources: Tensor) -> Tensor:
