@@ -33,7 +33,7 @@ from hagmeta.common.records.records import Record
 from hagmeta.config.run_config import RunConfig, may_differ, pack_key, resolve, runs_in_packs
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.options import RunOptions
+from hagmeta.engine.options import Mode, RunOptions
 from hagmeta.engine.run import ValidationScores, prepare, pretrain, run, run_members, train_and_evaluate
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.methods import METHODS, Method
@@ -41,7 +41,6 @@ from hagmeta.packs.pack import Pack
 from hagmeta.scenarios.evaluator import DIGITS, Evaluator
 from hagmeta.scenarios.metrics import metrics_of
 from hagmeta.scenarios.scenario import TEST, TRAIN, Scenario
-from hagmeta.sparse.graph import Graph
 
 __all__ = [
     "CHECKS",
@@ -116,14 +115,16 @@ def check_no_leak(
     _report(method, found, "when hidden labels are replaced")
 
     hidden = np.flatnonzero(~context.scenarios[0].validation.arrived(0))
-    noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
+    noisy = replace(context, graph=type(context.graph)(with_noise_at(dataset, hidden), CPU))
     # A new context: one that has run before may still hold inputs that were propagated once.
     found = _difference(trained(replace(context)), trained(noisy))
     _report(method, found, "when features and edges of nodes hidden from training are replaced")
 
     late = np.flatnonzero(context.scenarios[0].test.arrival > 1)
     assert len(late), "no class arrives after session 1, so nothing is hidden; use more novel-test classes"
-    _, other_answers = run_context(replace(context, graph=Graph(with_noise_at(dataset, late), CPU)))
+    _, other_answers = run_context(
+        replace(context, graph=type(context.graph)(with_noise_at(dataset, late), CPU))
+    )
     found = _changed([seed[:2] for seed in answers], [seed[:2] for seed in other_answers])
     _report(method, found, "when features and edges of nodes that arrive later are replaced")
 
@@ -291,7 +292,8 @@ class Base:
 
     @cached_property
     def context(self) -> Context:
-        return prepare(self.config, [SEED], self.dataset, CPU)
+        mode: Mode = "captured" if runs_in_packs(resolve(self.config)) else "plain"
+        return prepare(self.config, [SEED], self.dataset, CPU, mode=mode)
 
     @cached_property
     def lived(self) -> tuple[Pack, Answers]:

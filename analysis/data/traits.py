@@ -32,11 +32,13 @@ def with_traits(records: Sequence[OpenRecord]) -> list[OpenRecord]:
     """Return the records, each with its `Traits`. The first record of a method says its title."""
     said = {record["config"]["method"]: record["traits"]["title"] for record in reversed(records)}
     oracles = said.keys() - {record["config"]["method"] for record in records if not record["oracle"]}
+    elsewhere = {r["config"]["method"] for r in records if r["traits"].get("pretrained_elsewhere")}
     titles = told_apart({method: said[method] for method in sorted(said)})
     found = []
     for record in records:
         method, traits = record["config"]["method"], record["traits"]
         title = titles[method] + " (oracle)" * (method in oracles)
+        title += " (pre-trained elsewhere)" * (method in elsewhere)
         own = Traits(title, traits.get("role", USUAL), traits.get("transductive", ""))
         found.append(record | {"traits": own})
     return found

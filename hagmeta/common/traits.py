@@ -30,6 +30,7 @@ class MethodTraits:
         oracle: Whether the method uses labels that other methods may not use.
         transductive: Why predictions depend on unlabelled nodes, as a clause; empty if they do not.
         closed_form: Whether the head is computed from feature statistics, without gradient steps.
+        pretrained_elsewhere: Whether it has weights that were trained on other data.
         cost: One of ``COSTS``; if empty, the configuration decides.
         revision: Increase it when the same settings give different results.
     """
@@ -40,6 +41,7 @@ class MethodTraits:
     oracle: bool = False
     transductive: str = ""
     closed_form: bool = False
+    pretrained_elsewhere: bool = False
     cost: str = ""
     revision: int = 1
 

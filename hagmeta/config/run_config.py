@@ -427,7 +427,7 @@ def _decided(config: RunConfig) -> dict[str, Any]:
 
 def runs_in_packs(config: RunConfig) -> bool:
     """Return whether the seeds of a resolved configuration can run together as a pack."""
-    return ENCODERS[config.encoder].packs
+    return ENCODERS[config.encoder].packs and METHODS[config.method].packs
 
 
 def may_differ(config: RunConfig) -> tuple[str, ...]:
@@ -485,9 +485,10 @@ def remarks(config: RunConfig) -> list[str]:
             + (nothing if config.rehearsed == 0 else prototypes)
         )
     if not runs_in_packs(config):
-        name = without_hash(config.encoder.rpartition(":")[2])
+        kind, name = ("encoder", config.encoder) if method.packs else ("method", config.method)
+        name = without_hash(name.rpartition(":")[2])
         notes.append(
-            f"the encoder {name} runs one seed at a time, without packs and checkpoints, and is slower"
+            f"the {kind} {name} runs one seed at a time, without packs and checkpoints, and is slower"
         )
     notes += _transductive_remarks(config) if config.unlabelled_nodes == "all" else []
     return notes + protocol.remarks()

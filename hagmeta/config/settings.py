@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -156,11 +157,18 @@ class ReadOutSettings(Settings):
 
     smoothing: float = setting(
         0.0,
-        "smooth scores over the visible graph; neighbours get this weight in every round (0: off)",
+        "spread scores over the visible graph; neighbours get this weight in every round (0: off)",
         Number(at_least=0, at_most=1),
         scope="method",
         branches=(0,),
         revision=2,
+    )
+    spread: str = setting(
+        "smoothing",
+        "how scores spread with smoothing above 0: labelled nodes keep their labels in five rounds"
+        " (smoothing), or errors at labelled nodes spread first (correct-and-smooth)",
+        Choice(("smoothing", "correct-and-smooth")),
+        scope="method",
     )
     logit_adjustment: float = setting(
         0.0,
@@ -175,6 +183,9 @@ class ReadOutSettings(Settings):
         Choice(("equal", "estimated")),
         scope="method",
     )
+
+    def without_effect(self) -> Mapping[str, str]:
+        return {} if self.smoothing else {"spread": "smoothing"}
 
 
 @dataclass(frozen=True, kw_only=True)

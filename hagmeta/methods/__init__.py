@@ -8,9 +8,11 @@ from hagmeta.methods.base import MetaTraining, Method, MethodSettings, SessionLe
 from hagmeta.methods.bounds import Frozen, Joint
 from hagmeta.methods.classifiers.ewc import Ewc
 from hagmeta.methods.classifiers.lwf import Lwf
+from hagmeta.methods.closed_form import sklearn_estimator
 from hagmeta.methods.closed_form.fecam import FeCam
 from hagmeta.methods.closed_form.fscil_calibration import FscilCalibration
 from hagmeta.methods.closed_form.gkeal import Gkeal
+from hagmeta.methods.closed_form.graphany import GraphAny
 from hagmeta.methods.closed_form.klda import Klda
 from hagmeta.methods.closed_form.loranpac import LoRanPac
 from hagmeta.methods.closed_form.ranpac import RanPac
@@ -27,11 +29,13 @@ from hagmeta.methods.prototypes.geometer import Geometer
 from hagmeta.methods.prototypes.lpmc import Lpmc
 from hagmeta.methods.prototypes.mecoin import MeCoin
 from hagmeta.methods.prototypes.rale import Rale
+from hagmeta.methods.prototypes.random_encoder import RandomEncoder
 from hagmeta.methods.prototypes.tap import Tap
 from hagmeta.methods.prototypes.teen import Teen
 from hagmeta.methods.prototypes.tlp import Tlp
 from hagmeta.methods.replay.er_gnn import ErGnn
 from hagmeta.methods.replay.icarl import ICarl
+from hagmeta.methods.transductive.label_spreading import LabelSpreading
 from hagmeta.methods.transductive.laplacian_shot import LaplacianShot
 from hagmeta.methods.transductive.pt_map import PtMap
 
@@ -84,11 +88,16 @@ _METHODS: dict[str, type[Method]] = {
     "klda": Klda,
     "loranpac": LoRanPac,
     "gkeal": Gkeal,
+    "label-spreading": LabelSpreading,
+    "graphany": GraphAny,
+    "random-encoder": RandomEncoder,
     "posterior-means": PosteriorMeans,
     "frozen": Frozen,
     "joint": Joint,
 }
-METHODS = Registry("method", _METHODS, base=Method, check=_check)
+METHODS = Registry(
+    "method", _METHODS, base=Method, check=_check, forms={"sklearn": sklearn_estimator.adapted}
+)
 
 
 def make_method(settings: MethodSettings, sizes: Sizes, seed: int) -> Method:

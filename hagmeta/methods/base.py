@@ -149,6 +149,7 @@ class Method(nn.Module, ABC):
     meta_training: ClassVar[MetaTraining] = MetaTraining.INCREMENTAL
     session_learning: ClassVar[SessionLearning] = SessionLearning.HELD_OUT
     freezes_encoder: ClassVar[bool] = False  # the encoder does not learn and has no dropout
+    packs: ClassVar[bool] = True  # whether seeds can run together under `torch.func.vmap`
     # With `faithful`, new classes have a second prototype; predicting it counts as an error.
     second_prototypes: ClassVar[bool] = False
     # If fewer earlier labels per class may be read, a method keeps its statistics instead of computing them

@@ -32,7 +32,7 @@ from hagmeta.common.plugins.identity import DIGITS, without_hash
 VARIABLE = "HAGMETA_PLUGINS"  # environment variable with the name of the folder of plug-ins for workers
 CONTENTS = "plugins.json"
 MOST_BYTES = 50_000_000  # largest package that is sent to workers
-EVERYWHERE = ("torch", "torch_geometric")  # installed on every machine, so never sent
+EVERYWHERE = ("sklearn", "torch", "torch_geometric")  # installed on every machine, so never sent
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _IMPORT = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 

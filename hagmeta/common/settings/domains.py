@@ -6,6 +6,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -120,6 +121,33 @@ class Text(Domain):
 
     def __str__(self) -> str:
         return "text"
+
+
+@dataclass(frozen=True)
+class Value(Domain):
+    """Any value: true, false, none, a number or text. It keeps the type of a default like 1.0."""
+
+    default: Any
+
+    def convert(self, value: Any) -> Any:
+        if isinstance(value, str):
+            value = self._read(value)
+        if not isinstance(value, (bool, int, float, str, type(None))):
+            raise ValueError
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError
+        return float(value) if type(value) is int and type(self.default) is float else value
+
+    @staticmethod
+    def _read(text: str) -> Any:
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(text)
+        words = {"true": True, "false": False, "none": None}
+        return words.get(text.lower(), text)
+
+    def __str__(self) -> str:
+        return "true, false, none, a number or text"
 
 
 @dataclass(frozen=True)

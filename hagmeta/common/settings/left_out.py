@@ -42,6 +42,7 @@ LEFT_OUT_AT: Mapping[str, Any] = {
     "background": False,
     "limited_penalty": False,
     "faithful": True,
+    "spread": "smoothing",
 }
 # The names in hashes of settings that were renamed. The table above has these names.
 HASHED_AS: Mapping[str, str] = {

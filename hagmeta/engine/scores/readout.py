@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,18 @@ from torch import Tensor
 from hagmeta.engine.context import Context
 from hagmeta.engine.known.session import Known
 from hagmeta.layers.scores.class_shares import scale_of, share_adjustment
+from hagmeta.layers.scores.correct_and_smooth import corrected_scores
 from hagmeta.layers.scores.smoothing import CONFIDENCE, smoothed_scores
 from hagmeta.methods.base import Method, Shared, Task
 from hagmeta.packs.pack import Pack, stack_padded
 from hagmeta.sparse.graph import View
 
 TINY = 1e-12  # a smoothed score can be zero
+# How scores spread over the graph, by the setting `spread`.
+SPREADS: dict[str, Callable[..., Tensor]] = {
+    "smoothing": smoothed_scores,
+    "correct-and-smooth": corrected_scores,
+}
 
 
 class Labels(NamedTuple):
@@ -30,6 +36,7 @@ class Labels(NamedTuple):
 def smoothed(
     method: Method,
     shared: Shared,
+    spread: Callable[..., Tensor],
     share: Tensor,
     view: View,
     task: Task,
@@ -38,24 +45,25 @@ def smoothed(
     labelled: Tensor,
     position: Tensor,
 ) -> Tensor:
-    """Return the scores (queries, classes) of `method`, smoothed over the visible graph.
+    """Return the scores (queries, classes) of `method`, spread over the visible graph.
 
     Logits are scaled first, as for `share_adjustment`. So the result does not depend on a method's scale.
 
     Args:
         method: the method of one seed.
         shared: the graph and the class means.
+        spread: how scores spread, one of `SPREADS`.
         share: the weight of the neighbours in each round, a scalar.
         view: the visible part of the graph.
         task: the classes and queries.
         adjustment: added to all logits (classes,).
         uncounted: as for `everywhere`.
-        labelled: the labelled nodes (labels,), whose scores are fixed.
+        labelled: the labelled nodes (labels,).
         position: the class positions of these nodes (labels,).
     """
     logits = everywhere(method, shared, view, task, adjustment, uncounted)
     scores = (scale_of(logits, view.learnable, CONFIDENCE) * logits).softmax(-1)
-    return smoothed_scores(shared.graph, view, scores, labelled, position, share)[task.query]
+    return spread(shared.graph, view, scores, labelled, position, share)[task.query]
 
 
 def reweighted(
@@ -97,6 +105,7 @@ class ReadOut:
         settings, values = context.settings, context.runtime.values
         self._smooths, self._adjusts = settings.smoothing > 0, settings.logit_adjustment > 0
         self._reweights = settings.prior == "estimated"
+        self._spread = SPREADS[settings.spread]
         self._smoothing, self._tau = values("smoothing"), values("logit_adjustment")
         # If only prototypes are kept of a class: the number of labels behind them (pack, classes).
         self.kept = np.empty((len(context.scenarios), 0), dtype=np.int64)
@@ -122,7 +131,7 @@ class ReadOut:
             return scores
         held = (stack_padded(part).to(device) for part in zip(*labels, strict=True))
         share = torch.from_numpy(self._smoothing).to(device).expand(pack.size)
-        scores = pack.run(smoothed, (shared,), share, *step, *held)
+        scores = pack.run(smoothed, (shared, self._spread), share, *step, *held)
         return scores
 
     def confidence(self, scores: Tensor, temperature: Tensor | None = None) -> Tensor:
@@ -164,7 +173,7 @@ class ReadOut:
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Return class probabilities of the same shape as `scores`."""
-        return scores / scores.sum(-1, keepdim=True) if self._smooths else scores.softmax(-1)
+        return scores / scores.sum(-1, keepdim=True).clamp(min=TINY) if self._smooths else scores.softmax(-1)
 
     def _labels(self, known: Known, task: Task) -> Iterator[Labels]:
         """Yield the labelled nodes of each seed: those behind averages, and supports."""

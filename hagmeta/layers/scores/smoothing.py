@@ -20,15 +20,15 @@ def smoothed_scores(
     after every round, the scores of `labelled` nodes are set to 1 at their class `position`, and 0 elsewhere.
     Unlabelled nodes that may not be learnt from contribute nothing to their neighbours.
     """
-    _hold(scores, labelled, position)
-    own, sources = scores * (1 - share), _sources(view, labelled)
+    hold(scores, labelled, position)
+    own, sources = scores * (1 - share), sources_of(view, labelled)
     for _ in range(ROUNDS):
         scores = graph.aggregate(scores if sources is None else scores * sources, view, share).add_(own)
-        _hold(scores, labelled, position)
+        hold(scores, labelled, position)
     return scores
 
 
-def _sources(view: View, labelled: Tensor) -> Tensor | None:
+def sources_of(view: View, labelled: Tensor) -> Tensor | None:
     """Return 1 for nodes whose scores their neighbours use, otherwise 0: (nodes, 1); None means all."""
     if not view.pool:
         return None
@@ -37,6 +37,7 @@ def _sources(view: View, labelled: Tensor) -> Tensor | None:
     return sources.unsqueeze(-1)
 
 
-def _hold(scores: Tensor, labelled: Tensor, position: Tensor) -> None:
+def hold(scores: Tensor, labelled: Tensor, position: Tensor) -> None:
+    """Set the scores of `labelled` nodes to 1 at their class `position`, and 0 elsewhere, in place."""
     scores[labelled] = 0.0
     scores[labelled, position] = 1.0

@@ -37,6 +37,12 @@ OF_THE_ENCODER = (
     *("inputs", "encoder", "hidden", "embedding", "heads", "dropout"),
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience", "pretrain_on", "classifier"),
 )
+# What a method without an encoder decides, so that these settings are neither sampled nor recorded.
+NO_ENCODER: Mapping[str, Any] = {
+    **{"encoder": "gcn", "inputs": "raw", "hidden": 32, "embedding": 16, "dropout": 0.5},
+    **{"learning_rate": 0.005, "weight_decay": 0.0005, "pretrain_epochs": 0, "pretrain_patience": 10},
+    **{"pretrain_on": "known", "classifier": "linear"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from analysis.data.results import Results
 from analysis.designs.design import EVERY, FACTORIAL, N_AND_K, Design, designs_of
 from analysis.report import Report
 from benchmarks.same_numbers_side import invent
-from study import space
+from study.space import spaces
 from tests.analysis.conftest import Write
 
 QUICK = ("labels", "nway_kshot_grid", "sensitivity", "smoke")
-SPACES = [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in space.names()]
+SPACES = [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in spaces.names()]
 
 
 def launched(folder: Path, configs: Sequence[str], **more: Any) -> Path:
@@ -34,7 +34,7 @@ def launched(folder: Path, configs: Sequence[str], **more: Any) -> Path:
 def test_written_designs_agree_with_the_results(name: str, tmp_path: Path) -> None:
     invent(name, tmp_path)
     results = read([tmp_path])
-    written_down = [design.record() for design in space.read(name).designs]
+    written_down = [design.record() for design in spaces.read(name).designs]
     found = launched(tmp_path, list(set(results.runs["config_hash"])), designs=written_down)
     written, guessed = Report(read([found])), Report(results, EVERY)
     assert written.designs != EVERY and guessed.designs == EVERY

@@ -103,6 +103,23 @@ def test_every_method_runs_with_both_alike_in_every_pack_and_plainly(
     assert alone["validation"]["gpil"] == off["validation"]["gpil"]
 
 
+def test_correct_and_smooth_answers_alike_in_every_pack_and_plainly(tiny_graph: Dataset, tiny: Tiny) -> None:
+    config = tiny(method="sgc-ncm", **HELD_OUT, smoothing=0.5, spread="correct-and-smooth")
+    alone = outcome(config, tiny_graph, [3])
+    assert alone != outcome(config.replace(spread="smoothing"), tiny_graph, [3])
+    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
+    assert_plain_mode_answers_alike(config, tiny_graph, alone)
+
+
+def test_spread_needs_smoothing_and_is_hashed_with_it() -> None:
+    other_way = {"spread": "correct-and-smooth"}
+    off, on = RunConfig.of(other_way), RunConfig.of(smoothing=0.5, spread="smoothing")
+    other = RunConfig.of(other_way, smoothing=0.5)
+    assert off.hash() == RunConfig.of().hash() and "smoothing" in off.why_not("spread")
+    assert on.hash() == RunConfig.of(smoothing=0.5).hash() != other.hash()
+    assert "spread" in on.unhashed() and "spread" not in other.unhashed()
+
+
 @pytest.mark.parametrize("method", one_of_each_kind(kinds=("hag-meta", "sgc-lda")))
 def test_each_changes_scores_without_the_other(tiny_graph: Dataset, tiny: Tiny, method: str) -> None:
     # The same parameters for all: neither has a part in pre-training.

@@ -58,6 +58,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "probe_penalty": (1.0, 0.01, 10.0),
     "calibration": (0.5, 0.1, 1.0),
     "calibration_scale": (16.0, 1.0, 64.0),
+    "spreading": (0.9, 0.0, 0.99),
     "laplacian": (2.0, 0.0, 10.0),
     "transport": (10.0, 1.0, 40.0),
     "mean_share": (0.2, 0.0, 1.0),

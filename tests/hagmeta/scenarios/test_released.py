@@ -37,7 +37,7 @@ def test_faithful_is_a_setting_of_released(method: str) -> None:
     )
     strict = resolve(RunConfig.of(method=method, faithful=True))
     assert not strict.faithful and "faithful" not in strict.canonical()
-    built = method in ("hag-meta", "proto-gcn", "proto-gat", "gpn", "frozen", "joint")
+    built = method in ("hag-meta", "proto-gcn", "proto-gat", "gpn", "random-encoder", "frozen", "joint")
     assert METHODS[method].second_prototypes is built
 
 

@@ -112,7 +112,7 @@ def test_released_decides_what_pretraining_learns_from() -> None:
         assert not config.applies("pretrain_on") and "pretrain_on" not in config.canonical()
         assert resolve(config) == resolve(plain) and resolve(config).hash() == resolve(plain).hash()
         known, base = (RunConfig.of(method=method, pretrain_on=which) for which in ("known", "base"))
-        assert known.hash() != base.hash()
+        assert (known.hash() != base.hash()) == (not known.why_not("pretrain_on"))
 
 
 # Supervised training instead of GPIL.
@@ -270,7 +270,9 @@ def plant_a_leak(monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str) -
 def test_labels_that_may_not_be_read_again_change_nothing_after_their_session(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
-    life = Life(tiny(method=method, rehearsal=rehearsal, **QUICK), tiny_graph)
+    # With 0.99, the same class gets nearly all nodes of a random graph.
+    own: dict[str, Any] = {"spreading": 0.5} if method == "label-spreading" else {}
+    life = Life(tiny(method=method, rehearsal=rehearsal, **QUICK, **own), tiny_graph)
     assert same(life.sessions(False, monkeypatch), life.sessions(True, monkeypatch))
     # The check must find a leak that is there.
     plant_a_leak(monkeypatch, method, "none" if METHODS[method].rereads_from else rehearsal)

@@ -46,6 +46,7 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
 BY_NEIGHBOURS = {  # these use unlabelled neighbours, and test nodes have none here
     "neighbours of supports": ("tap", {"neighbour_share": 0.5}),
     "neighbours' scores": ("frozen", {"smoothing": 0.5}),
+    "neighbours' errors": ("frozen", {"smoothing": 0.5, "spread": "correct-and-smooth"}),
 }
 
 
