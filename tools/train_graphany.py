@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="file to write")
     out = parser.parse_args(arguments).out
     graphs = {name: TrainingGraph(name) for name in EMBEDDED}
-    stored: dict[str, np.ndarray] = {}
+    stored: dict[str, Any] = {}
     for left_out in (*graphs, EVERY):
         weights = train([graph for name, graph in graphs.items() if name != left_out])
         stored |= {f"{left_out}/{name}": value for name, value in weights.items()}
