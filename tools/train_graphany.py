@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hagmeta import datasets
 from hagmeta.datasets import EMBEDDED
-from hagmeta.layers.graphany import CHANNELS, fused, least_squares, products, propagated, relations
+from hagmeta.layers.scores.graphany import CHANNELS, fused, least_squares, products, propagated, relations
 from hagmeta.methods.closed_form.graphany import EVERY, WEIGHTS
 from hagmeta.sparse.graph import View
 from hagmeta.sparse.inputs import narrow_inputs

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hagmeta.common.traits import MethodTraits
 from hagmeta.layers.encoders.base import Encoder
-from hagmeta.layers.graphany import Fusion, least_squares, products, propagated
+from hagmeta.layers.scores.graphany import Fusion, least_squares, products, propagated
 from hagmeta.layers.statistics import CHUNK, LabelledRows
 from hagmeta.methods.base import MetaTraining, Method, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form.base import NO_ENCODER

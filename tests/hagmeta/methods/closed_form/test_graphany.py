@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hagmeta.datasets import EMBEDDED
-from hagmeta.layers.graphany import Fusion, least_squares, products, propagated, relations
+from hagmeta.layers.scores.graphany import Fusion, least_squares, products, propagated, relations
 from hagmeta.methods.closed_form.graphany import EVERY, weights_without
 from hagmeta.sparse.graph import View
 from hagmeta.sparse.plain import PlainGraph
