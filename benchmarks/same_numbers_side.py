@@ -51,6 +51,7 @@ ROOT = Path(hagmeta.__file__).resolve().parents[1]
 CPU = torch.device("cpu")
 SEEDS = (0, 1)
 IGNORED = {"seconds", "environment", "traits", "given", "births", "scopes", "unhashed", "revisions", "format"}
+IGNORED |= {"trained_parameters"}  # counted only since then, and earlier commits are compared
 # The cases "hash" have the hash of the configuration, so a renamed setting changes no digest of a run.
 IN_HASHES = {"config", "config_hash"}
 # Results are the same for all methods of a kind if they are the same for one. These show all that the phases
@@ -249,7 +250,7 @@ def _among_references(kind: str) -> Any:
     with _study(lambda folder: _perturbed(folder, kind)) as folder:
         placed = place([folder], kind=kind)
     compared = [
-        (repr(key), found.told) for key, found in placed.analysis.comparisons.pairs.comparisons.items()
+        (repr(key), found.told) for key, found in placed.analysis.comparisons.reference.comparisons.items()
     ]
     return compared, _cells(compare_tables(placed))
 

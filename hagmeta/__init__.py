@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from hagmeta.common.version import __version__
 
 if TYPE_CHECKING:
-    from hagmeta.api.calls import load_dataset, report, run, study
+    from hagmeta.api.calls import load_dataset, open_study, report, run, study
     from hagmeta.api.calls import load_dataset as load
     from hagmeta.api.result import Comparison, Result, compare
     from hagmeta.common.errors import Diverged, UserError
@@ -57,6 +57,7 @@ __all__ = [
     "compare",
     "load",
     "load_dataset",
+    "open_study",
     "report",
     "resolve",
     "run",
@@ -64,7 +65,7 @@ __all__ = [
     "study",
 ]
 _HOMES = {
-    "hagmeta.api.calls": ("load_dataset", "report", "run", "study"),
+    "hagmeta.api.calls": ("load_dataset", "open_study", "report", "run", "study"),
     "hagmeta.common.settings.domains": ("Choice", "Number", "Whole"),
     "hagmeta.common.errors": ("Diverged", "UserError"),
     "hagmeta.common.settings.setting": ("setting",),

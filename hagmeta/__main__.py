@@ -17,7 +17,7 @@ from rich.console import Console
 from hagmeta import datasets
 from hagmeta.api.calls import Work
 from hagmeta.api.display import sessions_table
-from hagmeta.common.command import Parser, as_typed, check_no_setting, parse_seeds, parse_settings, show_error
+from hagmeta.common.command import Parser, as_typed, check_no_value, parse_seeds, parse_settings, show_error
 from hagmeta.common.errors import Diverged, UserError, choose
 from hagmeta.common.files.files import writing, written_whole
 from hagmeta.common.files.home import DEFAULT_HOME, home, make_home
@@ -115,7 +115,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options = _parser(_plugins_in(arguments)).options(arguments)
-    check_no_setting(options.command)
+    check_no_value(options.command)
     if choose("command", options.command, COMMANDS) != "run":
         name = options.command
         raise UserError(f"{name} must be the first argument; see {as_typed('hagmeta')} {name} --help.")

@@ -61,8 +61,8 @@ SMALL: dict[str, Any] = {  # keeps a run below one second
     "embedding": 4,
     "heads": 2,
     "pretrain_epochs": 2,
-    "episodes": 4,
-    "validate_every": 2,
+    "episodes": 2,
+    "validate_every": 1,
     "finetune_steps": 2,
     "inner_steps": 1,
     "memory": 3,
@@ -166,29 +166,37 @@ def check_packs(
         AssertionError: The records differ. The message names the keys.
     """
     base = base or Base(method, dataset, settings)
-    dataset, config, alone = base.dataset, base.config, base.record
-    packed = results(config, PACK, dataset)[SEED]
-    why = (
-        f"when seed {SEED} runs in a pack with others; predict each query from its own row, "
-        "because other rows of queries may be padding"
-    )
-    _report(method, _unequal(alone, packed, PACKED), why)
-    config = resolve(config)
+    config, alone = resolve(base.config), base.record
+    seeds = [(config, seed) for seed in PACK]
     changed = {
         name: 0.9 * getattr(config, name)
         for name in may_differ(config)
         if isinstance(getattr(config, name), float)
     }
     other = resolve(config.replace(**changed))
-    if changed and pack_key(other) == pack_key(config):
-        # The other comes first, because a number that is no scalar buffer is that of the first member.
-        members = [(other, SEED), (config, SEED)]
-        _, output = run_members(members, dataset, RunOptions(device=CPU))
-        why = (
-            f"when another member of its pack has other values of {', '.join(changed)}; read each as an "
-            "attribute of the method, not from its settings, or take it out of `differs`"
-        )
-        _report(method, _unequal(alone, _timeless(output.record), PACKED), why)
+    # The other comes first, because a number that is no scalar buffer is that of the first member.
+    others = [(other, SEED)] if changed and pack_key(other) == pack_key(config) else []
+    if not _changed_in_pack(alone, [*others, *seeds], base.dataset):
+        return
+    why = (
+        f"when seed {SEED} runs in a pack with others; predict each query from its own row, "
+        "because other rows of queries may be padding"
+    )
+    _report(method, _changed_in_pack(alone, seeds, base.dataset), why)
+    why = (
+        f"when another member of its pack has other values of {', '.join(changed)}; read each as an "
+        "attribute of the method, not from its settings, or take it out of `differs`"
+    )
+    _report(method, _changed_in_pack(alone, [*others, *seeds], base.dataset), why)
+
+
+def _changed_in_pack(
+    alone: dict[str, Any], members: Sequence[tuple[RunConfig, int]], dataset: Dataset
+) -> str | None:
+    """Return which values of the record of the last configuration and `SEED` change in a pack."""
+    outputs = run_members(members, dataset, RunOptions(device=CPU))
+    place = max(place for place, (_, seed) in enumerate(members) if seed == SEED)
+    return _unequal(alone, _timeless(outputs[place].record), PACKED)
 
 
 def check_plain(

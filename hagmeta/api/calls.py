@@ -6,8 +6,9 @@ They check their arguments and leave the work to `hagmeta.engine.run`, `study` a
 from __future__ import annotations
 
 import difflib
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,10 +20,11 @@ from rich.console import Console
 
 from hagmeta import datasets
 from hagmeta.api.display import progress_display
-from hagmeta.api.result import Comparison, Result, compare
+from hagmeta.api.result import FOLDER, IDENTITY, Comparison, Result, compare, results_in
 from hagmeta.common.errors import Diverged, UserError, choose, shown
 from hagmeta.common.files.home import home, make_home
 from hagmeta.common.plugins.identity import short_name, without_hash
+from hagmeta.common.records.records import RunKey, StudyFolder
 from hagmeta.config.run_config import SETTINGS, RunConfig, all_settings, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine import run as engine
@@ -36,7 +38,7 @@ from hagmeta.scenarios.metrics import METRICS, Metric, with_metrics
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "Result", "Study", "compare", "load_dataset", "report", "run", "study"]
+__all__ = ["Comparison", "Result", "Study", "compare", "load_dataset", "open_study", "report", "run", "study"]
 
 Seeds = int | Sequence[int]
 Graph = Any  # a Dataset, a name, a path, a PyG Data or a networkx graph
@@ -44,6 +46,7 @@ Device = str | torch.device | None
 # Keywords of `run` that are not settings.
 OWN = ("seeds", "device", "progress", "metrics", "cache", "eager", "plain")
 MOST_SEEDS = 10_000
+DOES_NOT_APPLY = "does not apply"  # in a frame; pandas would drop None when it groups rows
 
 
 def run(
@@ -308,21 +311,72 @@ def _cache_folder(cache: bool | str | Path | None) -> Path | None:
 
 @dataclass(frozen=True)
 class Study:
-    """The result of `hagmeta.study`: a folder of records.
+    """The folder of a study: what `hagmeta.study` and `hagmeta.open_study` return.
 
     Attributes:
         folder: The folder to pass to `python -m analysis` or `hagmeta.report`.
-        complete: Whether all runs are finished. To run those that failed or are missing, repeat the call.
+        complete: Whether all runs are finished; those of a search are finished when its choices are
+            confirmed. To run those that failed or are missing, launch it again.
     """
 
     folder: Path
     complete: bool = True
 
     def frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with one row per run and session. Columns are settings and metrics."""
-        from analysis.data.reading import read
+        """Return a pandas DataFrame with one row per run and session.
 
-        return read([self.folder]).sessions.reset_index(drop=True)
+        For a search, these are the runs that confirm its choices and the defaults on fresh seeds. Its samples
+        are not among them. If it was extended, the last confirmation counts until the next one has runs.
+
+        The columns are, in this order:
+
+        - ``method``, ``dataset``, ``protocol``, ``n_way``, ``k_shot``, ``seed`` and ``session``;
+        - ``config``, the hash of the configuration, and ``label``, its name in the report;
+        - for a search, ``role``: ``tuned`` or ``default``;
+        - every other setting that has several values within a method. Where it does not apply, the value is
+          the text ``does not apply``, so that ``groupby`` keeps the row;
+        - the metrics of the session, between 0 and 1: see `Metrics </reference/metrics>`. Those that no run
+          has are left out;
+        - ``seconds``, the time of the whole run.
+
+        Returns:
+            The DataFrame, sorted by configuration, seed and session. `hagmeta.compare` takes its rows.
+
+        Raises:
+            UserError: There is no finished run, or a search has not confirmed any choice yet.
+        """
+        from analysis.data.reading import read
+        from analysis.data.results import SCORES
+
+        _check_confirmed(StudyFolder(self.folder))
+        results = read([self.folder])
+        sessions = results.sessions.rename(columns={"config_hash": "config"})
+        settings = [key for key in results.varied() if key not in IDENTITY]
+        left_out = {"run", "study", "first", "pd", "rpd", "seconds", "config", "label"}
+        left_out |= {*results.keys, *SCORES, *IDENTITY}
+        metrics = [name for name in sessions if name not in left_out and sessions[name].notna().any()]
+        role = []
+        if results.searches:
+            tuned = {cell["chosen"] for search in results.searches.values() for cell in search["cells"]}
+            sessions["role"] = sessions["config"].isin(tuned).map({True: "tuned", False: "default"})
+            role = ["role"]
+        frame = sessions[[*IDENTITY, "config", "label", *role, *settings, *metrics, "seconds"]].copy()
+        for key in settings:
+            frame[key] = frame[key].astype(object).where(frame[key].notna(), DOES_NOT_APPLY)
+        frame = frame.infer_objects().sort_values(
+            ["method", "dataset", "config", "seed", "session"], ignore_index=True
+        )
+        frame.attrs[FOLDER] = str(self.folder)
+        return frame
+
+    def results(self) -> list[Result]:
+        """Return one `Result` per configuration, as `hagmeta.run` does, of the runs in `frame`."""
+        from analysis.data.reading import gather
+
+        folder = StudyFolder(self.folder)
+        _check_confirmed(folder)
+        records = gather([self.folder]).records
+        return list(results_in(folder, [(path.parent.name, int(path.stem)) for path, _, _ in records]))
 
     def report(self, **options: Any) -> Path:
         """Write the report of this study.
@@ -334,6 +388,64 @@ class Study:
             The path of the page, ``index.html``.
         """
         return report(self.folder, **options)
+
+
+def open_study(folder: str | Path) -> Study:
+    """Open the folder of a study to read its results. Nothing runs, and nothing is written.
+
+    Args:
+        folder: The folder, such as ``results/comparison``. A launch may still be writing to it.
+
+    Returns:
+        A `Study`.
+
+    Raises:
+        UserError: There is no study in this folder.
+
+    Example:
+        >>> import hagmeta
+        >>> study = hagmeta.open_study("results/comparison")  # doctest: +SKIP
+        >>> frame = study.frame()  # doctest: +SKIP
+        >>> last = frame[frame["session"] == frame["session"].max()]  # doctest: +SKIP
+        >>> last.groupby("method")["macro_accuracy"].mean()  # doctest: +SKIP
+    """
+    found = StudyFolder(Path(folder).expanduser())
+    if not found.runs.is_dir():
+        raise UserError(f"{folder}: no study; expected a folder that contains `runs`, as results/NAME does.")
+    there, launches = set(found.run_keys()), _launches(found)
+    ended = bool(there) and there.issuperset(_planned(launches)) and not _is_searching(found, launches)
+    return Study(found.folder, complete=ended)
+
+
+def _launches(folder: StudyFolder) -> list[dict[str, Any]]:
+    return [json.loads(path.read_bytes()) for path in folder.launches.glob("*.json")]
+
+
+def _planned(launches: Sequence[dict[str, Any]]) -> Iterator[RunKey]:
+    """Yield the runs that launches asked for; of searches, those of the newest."""
+    from analysis.data.searches import newest_searches
+
+    for launch in newest_searches(launches) or launches:
+        yield from ((config, seed) for config in launch["configs"] for seed in launch["seeds"])
+
+
+def _is_searching(folder: StudyFolder, launches: Sequence[dict[str, Any]]) -> bool:
+    """Return whether a search has begun whose choices no launch has confirmed since."""
+    files = [json.loads(path.read_bytes()) for path in folder.searches.glob("*.json")]
+    confirmed = [launch["time"] for launch in launches if launch.get("search")]
+    if not files or not confirmed:
+        return bool(files)
+    return max(file.get("time", "") for file in files) > max(confirmed)  # older files have no time
+
+
+def _check_confirmed(folder: StudyFolder) -> None:
+    """Raise an error if all runs of a folder are samples of a search."""
+    launches = _launches(folder)
+    if _is_searching(folder, launches) and not any(launch.get("search") for launch in launches):
+        raise UserError(
+            f"{folder.folder}: the search has not confirmed any choice yet; wait for the launch, or repeat "
+            "its command. The samples are in its folder `searches`."
+        )
 
 
 def study(
@@ -424,7 +536,7 @@ def report(
     margin: float = 1.0,
     baseline: str | None = None,
     where: Mapping[str, Any] | None = None,
-    by: str | None = None,
+    by: str | Sequence[str] = (),
     explore: bool = False,
 ) -> Path:
     """Write the report of one or more studies: tables, figures and an HTML page.
@@ -437,7 +549,7 @@ def report(
         baseline: The reference of all comparisons: a method, or the label of a configuration.
         where: A dictionary of settings and values. The report reads only runs with these values.
             A list allows several values of a setting.
-        by: The setting to compare: the report contrasts its values.
+        by: One or more settings whose values to compare, averaged over all other settings.
         explore: Also write ``explorer.html``, a page to filter, hover and click.
 
     Returns:
@@ -471,7 +583,7 @@ def report(
         margin=margin / 100,
         baseline=baseline,
         where={key: _texts(value) for key, value in (where or {}).items()},
-        by=by,
+        by=[by] if isinstance(by, str) else by,
         explore=explore,
         force=not out,
     )

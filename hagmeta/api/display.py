@@ -247,11 +247,13 @@ def sessions_table(records: Sequence[Record]) -> Table:
     name = f"{without_hash(config['method'])}{oracle}{marked}" + "," * bool(marked)
     leak = " (leaks)" if first["leaks"] else ""
     seconds = sum(sum(record["seconds"].values()) for record in records)
+    trained = first.get("trained_parameters")  # older records have none
     table = Table(
         title=f"{name} on {short_name(config['dataset'])}, {config['n_way']}-way "
         f"{config['k_shot']}-shot, {config['protocol']}{leak}" + (f"; {toggles}" if toggles else ""),
         caption=f"accuracy in percent, classes weighted equally; {_seeds(len(records))}; "
-        f"total time {seconds:.0f} s on {first['environment']['device']}",
+        f"total time {seconds:.0f} s on {first['environment']['device']}"
+        + (f"; {trained:,} trained parameters" if trained is not None else ""),
     )
     for column in ("session", "all classes", "base", "novel", "new"):
         table.add_column(column, justify="right")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -18,21 +19,23 @@ from hagmeta.api.display import mean_and_interval, score, sessions_table
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import reason
 from hagmeta.common.plugins.identity import short_name
-from hagmeta.common.records.records import Record, opened, read_record
+from hagmeta.common.records.records import Record, RunKey, StudyFolder, opened, read_record
 from hagmeta.common.settings.scopes import scopes_in
 from hagmeta.config.run_config import RunConfig
 from hagmeta.engine.scores.embeddings import to_bytes
-from hagmeta.scenarios.predictions import Predictions
+from hagmeta.scenarios.predictions import Predictions, read_predictions
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
     from analysis.data.results import Results
+    from analysis.statistics.estimates import Estimate
     from analysis.statistics.inference import Difference
 
 WIDTH = 100  # characters of a table in a terminal
 IDENTITY = ("method", "dataset", "protocol", "n_way", "k_shot", "seed", "session")  # first in a frame
+FOLDER = "hagmeta study"  # the attribute of the frame of a study that has its folder
 SHADE = 0.16  # of an interval behind its curve
 
 
@@ -189,9 +192,10 @@ class Result(Tabular):
             store.runs.mkdir(parents=True, exist_ok=True)
             with store.locked():
                 self._refuse_other_graphs(store.record_files(), store.folder)
-                for record, predictions in zip(self.records, self.predictions, strict=True):
-                    key = (record["config_hash"], record["seed"])
-                    store.write_predictions(key, to_bytes(predictions.arrays()))
+                for record, predictions in zip_longest(self.records, self.predictions):
+                    if predictions is not None:  # a study may not have kept them
+                        key = (record["config_hash"], record["seed"])
+                        store.write_predictions(key, to_bytes(predictions.arrays()))
                     store.write(record)
         except OSError as error:
             raise UserError(f"{folder} cannot be written: {reason(error)}.") from None
@@ -226,7 +230,7 @@ class Pair:
     one: str
     other: str
     last: Difference
-    average: Difference
+    average: Estimate
 
 
 @dataclass(frozen=True, repr=False)
@@ -250,8 +254,8 @@ class Comparison(Tabular):
 
         Each row is the difference of the column ``result`` minus the column ``minus``. ``last`` and
         ``average`` are differences of macro accuracy, between -1 and 1. Columns that end in ``_low`` and
-        ``_high`` are the limits of their 95 % intervals. ``p`` is corrected for all pairs; it is NaN if there
-        are too few seeds.
+        ``_high`` are the limits of their intervals: of the family for ``last``, and of 95 % for ``average``.
+        ``p`` is corrected for all pairs; it is NaN if there are too few seeds.
 
         Returns:
             The DataFrame.
@@ -294,24 +298,26 @@ class Comparison(Tabular):
         return table
 
 
-def _limits(name: str, difference: Difference) -> dict[str, float]:
+def _limits(name: str, difference: Difference | Estimate) -> dict[str, float]:
     return {name: difference.mean, f"{name}_low": difference.low, f"{name}_high": difference.high}
 
 
-def compare(*results: Result, references: bool | str = False) -> Comparison:
+def compare(*results: Result | pd.DataFrame, references: bool | str = False) -> Comparison:
     """Compare results seed by seed, with the tests and verdicts of the report.
 
     Args:
-        *results: Two or more results of `hagmeta.run`. They must have the same task: the same graph,
-            protocol, classes, N, K and so on. Different methods must have the same labels (``rehearsal``).
-            The last one is the reference: ``compare(a, b)`` shows a minus b.
+        *results: Two or more results of `hagmeta.run`, or rows of the ``frame()`` of a study, in which each
+            configuration counts as a result. They must have the same task: the same graph, protocol,
+            classes, N, K and so on. Different methods must have the same labels (``rehearsal``). The last one
+            is the reference: ``compare(a, b)`` shows a minus b.
         references: Compare one or more results with the reference results instead. True or
             ``"defaults"`` compares with the defaults of methods, ``"tuned"`` with tuned methods.
 
     Returns:
-        A `Comparison`. It holds the paired differences at the last session. Each has a 95 % interval, a
-        p-value corrected for all pairs, and a verdict: ahead, behind, equivalent, undecided or too few seeds.
-        Differences of averages over sessions have intervals but no tests.
+        A `Comparison`. It holds the paired differences at the last session. Each has an
+        interval and a p-value that are corrected for all pairs, and a verdict: significantly better,
+        significantly worse, equivalent, inconclusive or too few seeds. Differences of averages over sessions
+        have 95 % intervals but no tests.
 
     Raises:
         UserError: The results have different tasks or labels, or two have the same configuration. With
@@ -326,41 +332,75 @@ def compare(*results: Result, references: bool | str = False) -> Comparison:
         ... )
         >>> comparison.pairs[0].last.seeds
         6
-        >>> bool(comparison.frame()["verdict"].isin(["ahead", "behind", "equivalent", "undecided"]).all())
-        True
+        >>> comparison.pairs[0].last.verdict
+        'inconclusive'
     """
     from analysis.comparisons import Analysis
-    from analysis.statistics.inference import family
+    from analysis.statistics.estimates import estimate
+    from analysis.statistics.inference import discoveries
     from analysis.words import a_look
 
-    _check_comparable(results, fewest=1 if references else 2)
+    given = list(_unpacked(results))
+    _check_comparable(given, fewest=1 if references else 2)
     if references:
-        return _with_references(results, "defaults" if references is True else references)
-    found = as_results(results)
+        return _with_references(given, "defaults" if references is True else references)
+    found = as_results(given)
     names = dict(zip(found.runs["config_hash"], found.runs["label"], strict=True))
-    reference = names[results[-1].config.hash()]
+    reference = names[given[-1].config.hash()]
     found = found.against(reference)
     (panel,) = found.panels
     last, average = panel.by_seed("last"), panel.by_seed("average")
-    tested = Analysis(found).comparisons.pairs
-    keys = [(one, other) for _, one, other in tested.comparisons]
-    if not keys:  # switches of one method: the report tests their effects, not the pairs
-        keys = [(label, reference) for label in panel.labels if label != reference]
-        asked = {(panel.title, one, other): last[one] - last[other] for one, other in keys}
-        tested = family(asked, "each result minus the last one, at the last session", found.metric)
-    means = family({(one, other): average[one] - average[other] for one, other in keys}, "", found.metric)
+    comparisons = Analysis(found).comparisons
+    tested = comparisons.reference
+    every = {(one, other): each for (_, one, other), each in comparisons.configurations.items()}
+    if not every:  # switches of one method: the report tests their effects, not the pairs
+        asked = {(label, reference): last[label] - last[reference] for label in panel.labels[1:]}
+        tested = discoveries(asked, "each result minus the last one, at the last session", found.metric)
+        every = dict(tested.comparisons)
     pairs = [
-        Pair(one, other, tested[panel.title, one, other], means[one, other])
-        for one, other in sorted(keys, key=lambda key: key[1] != reference)
+        Pair(one, other, every[one, other], estimate(average[one] - average[other]))
+        for one, other in sorted(every, key=lambda key: key[1] != reference)
     ]
     badge = a_look(max(pair.last.seeds for pair in pairs))
     return Comparison(panel.title, pairs, tested.words, badge)
 
 
+def _unpacked(results: Sequence[Any]) -> Iterator[Any]:
+    """Yield the results, and those of rows of a study."""
+    for each in results:
+        if hasattr(each, "itertuples"):
+            yield from _results_of_rows(each)
+        else:
+            yield each
+
+
+def _results_of_rows(rows: pd.DataFrame) -> list[Result]:
+    """Return the results of the configurations and seeds that some rows of a frame have."""
+    if FOLDER not in rows.attrs or not {"config", "seed"} <= {*rows.columns}:
+        raise UserError(
+            "these rows do not say of which study they are; expected rows of the frame() of a study, with "
+            "its columns config and seed. pandas keeps them in selections, but not in groups or merges."
+        )
+    keys = rows[["config", "seed"]].drop_duplicates().itertuples(index=False, name=None)
+    return list(results_in(StudyFolder(Path(rows.attrs[FOLDER])), keys))
+
+
+def results_in(folder: StudyFolder, keys: Iterable[RunKey]) -> Iterator[Result]:
+    """Yield a result for each configuration among some runs of a study."""
+    by_config: dict[str, list[Record]] = {}
+    for config, seed in keys:
+        record = read_record(folder.runs / config / f"{seed}.json")
+        by_config.setdefault(config, []).append(record)
+    for config, records in by_config.items():
+        files = [folder.predictions_of((config, record["seed"])) for record in records]
+        predictions = [read_predictions(file) for file in files] if all(map(Path.exists, files)) else []
+        yield Result(records, RunConfig.of(records[0]["config"]), predictions)
+
+
 def _with_references(results: Sequence[Result], kind: str) -> Comparison:
     """Return each result minus each reference, the highest reference first."""
     from analysis.references.place import place
-    from analysis.statistics.inference import family
+    from analysis.statistics.estimates import estimate
     from analysis.words import a_look
 
     with TemporaryDirectory() as folder:
@@ -374,12 +414,17 @@ def _with_references(results: Sequence[Result], kind: str) -> Comparison:
     for each in placed.standings:
         average = each.panel.by_seed("average")
         ordered = sorted(each.tests, key=lambda other: -each.means[other])
-        means = family({other: average[each.label] - average[other] for other in ordered}, "", "")
-        pairs += [Pair(each.label, other, each.tests[other], means[other]) for other in ordered]
+        pairs += [
+            Pair(each.label, other, each.tests[other], estimate(average[each.label] - average[other]))
+            for other in ordered
+        ]
         ranks.append(f"{each.label} ranks {each.rank} of {len(each.rivals) + 1}")
     title = f"{placed.standings[0].panel.title}, references of the kind {kind!r}: {'; '.join(ranks)}"
     return Comparison(
-        title, pairs, placed.analysis.comparisons.pairs.words, a_look(max(pair.last.seeds for pair in pairs))
+        title,
+        pairs,
+        placed.analysis.comparisons.reference.words,
+        a_look(max(pair.last.seeds for pair in pairs)),
     )
 
 

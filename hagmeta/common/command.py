@@ -40,15 +40,19 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(arguments)
         known = [name for action in self._actions for name in action.option_strings]
         for text in unknown:
-            check_no_setting(text)
+            check_no_value(text)
             choose("option", text.partition("=")[0], known)
         return options
 
 
-def check_no_setting(text: str) -> None:
-    """Raise a UserError if a word is a setting that follows another one without its own --set."""
+def check_no_value(text: str) -> None:
+    """Raise a UserError if a word is a setting without its own --set, or a second word of --seeds."""
     if "=" in text and not text.startswith("-"):
         raise UserError(f"unexpected {shown(text)}. Repeat --set for each setting: --set {text}")
+    if text[:1].isdigit():
+        raise UserError(
+            f"unexpected {shown(text)}. A list of seeds is one word: --seeds 20-21 or --seeds 20,21"
+        )
 
 
 def plain_console() -> Console:

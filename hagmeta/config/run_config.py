@@ -18,6 +18,7 @@ from hagmeta.common.settings.left_out import (
     KEPT_IF_IDLE,
     LEFT_OUT_AT,
     OLD_NAMES,
+    REMOVED,
     hashed_as,
     left_out,
     why_gone,
@@ -278,7 +279,7 @@ def typed(setting: str, value: Any) -> Any:
 
 def check_name(setting: str, settings: Iterable[str]) -> None:
     """Raise a UserError unless `setting` is one of `settings`."""
-    if setting in OLD_NAMES:
+    if setting in OLD_NAMES or setting in REMOVED:
         raise UserError(why_gone(setting))
     choose("setting", setting, settings)
 

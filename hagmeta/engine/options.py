@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,15 +27,19 @@ class RunOptions:
         cache: A folder in which runs share pre-trained encoders and inputs; None to share nothing.
         progress: A function that is called with the progress of each phase.
         checkpoints: The checkpoints of the pack. An interrupted run continues from the last one.
+        waits: Called when another process trains the encoder, before this one waits for it.
         embeddings_after: The session whose embeddings are returned; None for no embeddings.
+        gpu_share: The share of the GPU that a trial has, which its records state next to the GPU's energy.
     """
 
     device: torch.device
     mode: Mode = "captured"
     cache: Path | None = None
     progress: Progress = no_progress
+    waits: Callable[[], object] = lambda: None
     checkpoints: Checkpoints | None = None
     embeddings_after: int | None = None
+    gpu_share: float = 1.0
 
 
 def mode_of(*, eager: bool = False, plain: bool = False) -> Mode:

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, fields, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -27,12 +28,13 @@ from hagmeta.engine.options import Mode, RunOptions
 from hagmeta.engine.runtime import Runtime
 from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import meta_train, trained_before
-from hagmeta.engine.training.pretrain import pretrained_encoders
+from hagmeta.engine.training.pretrain import pretrained_encoders, pretraining_settings
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Method
 from hagmeta.packs.capture import stream_of
-from hagmeta.packs.environment import Clock, environment, forget_peaks
+from hagmeta.packs.environment import Clock, environment, forget_peaks, gpu_joules
 from hagmeta.packs.pack import Pack, once_each
+from hagmeta.scenarios import ProtocolSettings
 from hagmeta.scenarios.evaluator import Evaluator
 from hagmeta.scenarios.metrics import metrics_of
 from hagmeta.scenarios.predictions import Predictions
@@ -80,6 +82,18 @@ def run_together(config: RunConfig, seeds: Sequence[int], mode: Mode) -> list[li
     return [[seed] for seed in seeds] if alone else [list(seeds)]
 
 
+@lru_cache(maxsize=10_000)
+def encoder_key(config: RunConfig) -> Hashable:
+    """Return what identifies the encoders of a resolved configuration, up to the seed; None without one.
+
+    Configurations with equal keys share their pre-trained encoders. Others may do so too.
+    """
+    if not config.applies("pretrain_epochs"):
+        return None
+    task = [(item.name, getattr(config, item.name)) for item in fields(ProtocolSettings)]
+    return (config.dataset, *task, *pretraining_settings(config))
+
+
 def run_members(members: Sequence[Member], dataset: Dataset, options: RunOptions) -> list[RunOutput]:
     """Run a pack whose members may differ in some settings, and return an output per member.
 
@@ -125,7 +139,7 @@ def run_members(members: Sequence[Member], dataset: Dataset, options: RunOptions
 
 def _run(members: Sequence[Member], dataset: Dataset, options: RunOptions) -> list[RunOutput]:
     forget_peaks(options.device)
-    clock = Clock(len(members), options.device)
+    clock, before = Clock(len(members), options.device), gpu_joules(options.device)
     if options.checkpoints:
         clock.add(options.checkpoints.spent_before)
         options.checkpoints.spent = clock.so_far
@@ -136,6 +150,9 @@ def _run(members: Sequence[Member], dataset: Dataset, options: RunOptions) -> li
             pack = pretrain(context)
         evaluators, validation = train_and_evaluate(context, pack, clock)
     about = once_each(lambda config: _about(config, dataset, context), [config for config, _ in members])
+    trained = trained_parameters(context, pack)
+    where = environment(options.device, len(members)) | {"plain": context.runtime.plain}
+    where |= _energy(before, options)
     outputs = []
     for of_member, (_, seed), evaluator, scores in zip(about, members, evaluators, validation, strict=True):
         record = {
@@ -144,11 +161,24 @@ def _run(members: Sequence[Member], dataset: Dataset, options: RunOptions) -> li
             **metrics_of(evaluator.predictions),
             **evaluator.diagnostics(),
             "validation": scores,
+            "trained_parameters": trained,
             "seconds": clock.seconds,
-            "environment": environment(options.device, len(members)) | {"plain": context.runtime.plain},
+            "environment": dict(where),
         }
         outputs.append(RunOutput(cast(Record, record), evaluator.predictions, evaluator.embeddings))
     return outputs
+
+
+def _energy(before: float | None, options: RunOptions) -> dict[str, float]:
+    """Return the energy of the GPU during a pack, and the share of the GPU that the pack had.
+
+    There is none without a counter, or if the run continued from a checkpoint.
+    """
+    now = gpu_joules(options.device)
+    continued = options.checkpoints and options.checkpoints.spent_before
+    if before is None or now is None or continued:
+        return {}
+    return {"gpu_joules": round(now - before, 3), "gpu_share": options.gpu_share}
 
 
 def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, Any]:
@@ -166,6 +196,20 @@ def _about(config: RunConfig, dataset: Dataset, context: Context) -> dict[str, A
         "oracle": context.method.traits.oracle or context.known.knows_true_means,
         "traits": asdict(_traits(context.method, config)),
     }
+
+
+def trained_parameters(context: Context, pack: Pack) -> int:
+    """Return how many parameters of each method of a trained pack had gradient steps, in any phase.
+
+    A pre-trained encoder counts even if it is frozen afterwards. The head of pre-training does not, because
+    no later phase uses it.
+    """
+    prefixes = ("encoder.",) if context.settings.pretrain_epochs else ()
+    return sum(
+        value.numel() // pack.size
+        for name, value in pack.parameters.items()
+        if name in pack.trained or name.startswith(prefixes)
+    )
 
 
 def _traits(method: type[Method], config: RunConfig) -> MethodTraits:

@@ -53,7 +53,14 @@ __all__ = [
 
 
 def _check(method: type[Method]) -> None:
-    """Raise a UserError unless the settings of a plug-in are declared with `setting`."""
+    """Raise a UserError unless the settings of a plug-in are declared with `setting`.
+
+    A plug-in that does not name its settings has those of the method that it extends.
+    """
+    for base in method.__mro__:
+        if "own_settings" in vars(base) or base in _METHODS.values():  # built-in methods do not inherit them
+            method.own_settings = vars(base).get("own_settings")
+            break
     check_settings("method", method, MethodSettings)
 
 

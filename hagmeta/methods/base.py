@@ -48,7 +48,7 @@ class MethodSettings(EncoderSettings):
         """Return why `method` does not use this group, or an empty string if it does.
 
         All methods use `MethodSettings`. A subclass is used by the methods that name it in `own_settings`,
-        but not by methods that inherit from these.
+        but not by built-in methods that inherit from these.
         """
         own = vars(method).get("own_settings")
         used = cls is MethodSettings or (own is not None and issubclass(own, cls))

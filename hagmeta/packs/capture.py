@@ -162,12 +162,14 @@ class Steps:
             if all(value is not fresh for fresh in self._fresh)
         }
         losses = {"finite": self._finite, "finite_steps": self._finite_steps}
-        return {"optimizer": self._optimizer.state_dict(), "summed": summed, **losses}
+        trained = sorted(self._pack.trained)
+        return {"optimizer": self._optimizer.state_dict(), "summed": summed, "trained": trained, **losses}
 
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from ``state``. Call this before the first step."""
         self._optimizer.load_state_dict(state["optimizer"])
+        self._pack.trained.update(state["trained"])
         self._finite.copy_(state["finite"])
         self._finite_steps.copy_(state["finite_steps"])
         for name, gradient in state["summed"].items():
@@ -209,6 +211,8 @@ class Steps:
         for value in self._fresh:
             value.grad = None
         losses.sum().backward()
+        parameters = self._pack.parameters.items()
+        self._pack.trained.update(name for name, value in parameters if value.grad is not None)
         self._optimizer.step()
 
 

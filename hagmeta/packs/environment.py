@@ -64,6 +64,25 @@ def environment(device: torch.device, pack: int) -> dict[str, Any]:
     }
 
 
+def gpu_joules(device: torch.device) -> float | None:
+    """Return the energy that the whole GPU has used since its driver was loaded, or None without a counter.
+
+    Reading it takes the package nvidia-ml-py and a GPU that counts.
+    """
+    if device.type != "cuda":
+        return None
+    try:
+        import pynvml  # optional
+    except ImportError:
+        return None
+    with suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        # NVML numbers all GPUs of the machine, and CUDA only those that this process may use.
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) / 1000
+    return None
+
+
 @cache
 def _versions() -> dict[str, str]:
     return {package: version(package) for package in ("torch", "torch-geometric", "numpy", "scipy")}
@@ -90,7 +109,10 @@ def code_version() -> str:
 
 @cache
 def commit() -> str | None:
-    """Return the git commit, with a + if files were modified; None outside a checkout."""
+    """Return the git commit, with a + if files were modified; None if the code has no history.
+
+    An installed package has the commit of the checkout that it was built from.
+    """
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
         # The package may be installed inside the checkout of another project, whose commit is not wanted.
@@ -98,5 +120,6 @@ def commit() -> str | None:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        return None
+        built = Path(__file__).with_name("COMMIT")  # written by setup.py
+        return built.read_text() if built.is_file() else None
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")

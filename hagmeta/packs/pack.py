@@ -28,6 +28,7 @@ class Pack:
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
         self.size, self.device = len(modules), device
+        self.trained = set[str]()  # names of the parameters that had a gradient step
         self.template = modules[0]
         stacked, buffers = stack_module_state(list(modules))
         stored = self.template.state_dict()

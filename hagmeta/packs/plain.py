@@ -23,7 +23,7 @@ class PlainPack(Pack):
     def __init__(self, modules: Sequence[nn.Module], device: torch.device) -> None:
         if len(modules) != 1:
             raise ValueError(f"plain mode runs one seed at a time, not {len(modules)}")
-        self.size, self.device = 1, device
+        self.size, self.device, self.trained = 1, device, set()
         self.template = modules[0].to(device)
         self.parameters: Parameters = dict(self.template.named_parameters())
 

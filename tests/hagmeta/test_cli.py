@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-import hagmeta
 from hagmeta import datasets
 from hagmeta.__main__ import main
 from tests.waiting import HANG, wait_for
@@ -46,6 +45,7 @@ def test_a_run_writes_a_record_a_seed_and_shows_a_table(
     assert main([*TINY, "--seeds", "1,4", "--set", "dropout=0.25", "--no-nla", "--json", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "session" in shown and "PD" in shown
+    assert "trained parameters" in " ".join(shown.split())
     records = json.loads(path.read_text())
     assert [record["seed"] for record in records] == [1, 4]
     for record in records:
@@ -69,6 +69,7 @@ def test_a_run_writes_a_record_a_seed_and_shows_a_table(
         assert record["pd"] == pytest.approx(record["accuracy"][0] - record["accuracy"][-1])
         assert all(seconds >= 0 for seconds in record["seconds"].values())
         assert record["environment"]["seeds_in_pack"] == 2
+        assert record["trained_parameters"] == records[0]["trained_parameters"] > 0
     assert len({record["config_hash"] for record in records}) == 1
     # One pre-trained encoder a seed is kept for whoever needs it next.
     assert len(list((home / "pretrained").glob("*.pt"))) == 2
@@ -199,6 +200,8 @@ BAD: list[tuple[list[str], str]] = [
     ([*TINY, "--k-shot", "-1"], "k_shot is '-1'"),
     ([*TINY, "--seeds", "many"], "seeds 'many'"),
     ([*TINY, "--seeds", "0"], "0-0 is one seed"),
+    ([*TINY, "--seeds", "20", "21"], "unexpected '21'. A list of seeds is one word: --seeds 20-21 or"),
+    ([*TINY, "--seeds", "20,", "21", "22"], "unexpected '22'. A list of seeds is one word"),
     ([*TINY, "--device", "gpu"], "--device"),
     ([*TINY, "--speed=11"], "unknown option '--speed'"),
     (["explain"], "explain"),
@@ -279,20 +282,6 @@ def test_odd_input_is_one_line_too(
     arguments: list[str], named: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert_refused(arguments, named, capsys)
-
-
-def test_the_python_face_runs_a_configuration(home: Path) -> None:
-    config = hagmeta.RunConfig.of(
-        dataset=GRAPH, classes=(3, 2, 3), n_way=1, k_shot=2, pretrain_epochs=2, episodes=1
-    )
-    result = hagmeta.run(config, hagmeta.load(GRAPH), seeds=[7], device=torch.device("cpu"))
-    (record,) = result.records
-    assert record["seed"] == 7 and record["config_hash"] == hagmeta.resolve(config).hash()
-    assert (record["leaks"], record["revisions"]) == (False, {"protocol": 2})
-    assert record["unhashed"] == hagmeta.resolve(config).unhashed()
-    assert sorted(record["given"]) == ["classes", "episodes", "k_shot", "n_way", "pretrain_epochs"]
-    with pytest.raises(AttributeError, match="no attribute 'runn'"):
-        _ = hagmeta.runn
 
 
 def test_plain_runs_without_packs(tmp_path: Path) -> None:

@@ -53,14 +53,14 @@ DIAGNOSTICS = (
     MetricDeclaration("calibration_error", "calibration error", True, higher_is_better=False, shown=True),
     MetricDeclaration(
         "tempered_calibration_error",
-        "calibration error, tempered",
+        "calibration error after temperature scaling",
         by_session=True,
         higher_is_better=False,
         shown=True,
     ),
     MetricDeclaration("chosen_shrinkage", "chosen shrinkage", by_session=True),
     MetricDeclaration("nla_entropy", "NLA's entropy", by_session=True),
-    MetricDeclaration("tla_base_share", "TLA's base share", by_session=True),
+    MetricDeclaration("tla_base_share", "TLA's weight on the base task", by_session=True),
     MetricDeclaration("tla_equal_share", "equal share", by_session=True),
 )
 

@@ -32,6 +32,7 @@ class Record(TypedDict, total=False):
     rpd: Required[float | None]
     validation: Required[dict[str, float | None]]
     seconds: Required[dict[str, float]]
+    trained_parameters: int
     data: Required[str]
     given: Required[list[str]]
     unhashed: Required[list[str]]
@@ -88,6 +89,12 @@ class StudyFolder:
     def record_files(self) -> Iterator[Path]:
         """Yield the record files of all finished runs, sorted."""
         yield from sorted(self.runs.glob("*/*.json"))
+
+    def run_keys(self) -> Iterator[RunKey]:
+        """Yield the configuration and seed of each finished run, from the names of the files."""
+        for path in self.record_files():
+            if path.stem.isdigit():
+                yield path.parent.name, int(path.stem)
 
     def embeddings_of(self, key: RunKey, session: int) -> Path:
         """Return the file with the embeddings of a run in ``session``."""

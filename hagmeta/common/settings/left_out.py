@@ -59,6 +59,8 @@ REPLACED = frozenset(
         *("tla_layers", "tla_tasks", "tla_vectors", "tla_gradients"),
     }
 )
+# Settings that no method has any more. Archives show them by these names.
+REMOVED: Mapping[str, str] = {"outlier_class": "posterior-means has no outlier class since its revision 12"}
 LAST_WITH_OLD_NAMES = "065c05b"  # the last commit that knew them
 OLD_NAMES = REPLACED | {*HASHED_AS.values()}  # no record of today has one
 # A setting without effect is recorded with its default, but there are two exceptions. They never change.
@@ -81,7 +83,10 @@ def why_gone(setting: str) -> str:
     """Return what became of the setting with an old name."""
     if setting in REPLACED:
         return f"the setting {setting} is gone; under released, faithful: false turns it off."
-    return f"the setting {setting} is called {named_today([setting])[setting]} today."
+    name = named_today([setting])[setting]
+    if name in REMOVED:
+        return f"the setting {name} is gone; {REMOVED[name]}."
+    return f"the setting {setting} is called {name} today."
 
 
 def left_out(config: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from hagmeta.common.errors import Diverged, UserError
@@ -73,7 +73,7 @@ def pretrained_encoders(context: Context) -> list[Parameters]:
     If several processes need the same encoder, one of them computes it and the others wait.
     """
     pairs = zip(context.scenarios, context.members, strict=True)
-    alike = [(id(scenario), _settings_of(settings)) for scenario, settings in pairs]
+    alike = [(id(scenario), pretraining_settings(settings)) for scenario, settings in pairs]
     first = {each: alike.index(each) for each in alike}  # members that need the same encoder share it
     members = list(first.values())
     try:
@@ -92,13 +92,23 @@ def _cached(context: Context, members: Sequence[int], cache: Cache) -> list[Para
         # Locks are taken in sorted order, so that two packs that share seeds cannot deadlock.
         for path in sorted(paths):
             if not path.exists():
-                locks.enter_context(FileLock(path.with_suffix(".lock")))
+                _lock(FileLock(path.with_suffix(".lock")), context, locks)
         missing = [index for index, path in enumerate(paths) if not path.exists()]
         if missing:
             computed = _pretrain(context, [members[index] for index in missing])
             for index, state in zip(missing, computed, strict=True):
                 _write(state, paths[index])
     return [_read(path, context.runtime.device) for path in paths]
+
+
+def _lock(lock: FileLock, context: Context, locks: ExitStack) -> None:
+    """Hold a lock until `locks` are released."""
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        context.runtime.options.waits()
+        lock.acquire()
+    locks.callback(lock.release)
 
 
 def _pretrain(context: Context, members: Sequence[int]) -> list[Parameters]:
@@ -198,7 +208,7 @@ def _supervision(scenario: Scenario, context: Context) -> tuple[np.ndarray, np.n
     return target, weights[0], weights[1]
 
 
-def _settings_of(settings: PhaseSettings) -> tuple[tuple[str, Any], ...]:
+def pretraining_settings(settings: PhaseSettings) -> tuple[tuple[str, Any], ...]:
     """Return the settings on which pre-training depends, with their names."""
     own = ENCODERS[settings.encoder].own_settings  # only plug-ins have them
     groups = (EncoderSettings, PretrainSettings, *([own] if own else []))
@@ -211,7 +221,7 @@ def _cache_key(fingerprint: str, member: int, context: Context) -> str:
     runtime, scenario = context.runtime, context.scenarios[member]
     device = runtime.device.type + " plain" * runtime.plain  # results differ by rounding
     digest = hashlib.sha256(f"{CACHE_VERSION} {fingerprint} {device} {scenario.seed}".encode())
-    digest.update(str(list(_settings_of(context.members[member]))).encode())
+    digest.update(str(list(pretraining_settings(context.members[member]))).encode())
     seen, settings = context.known.views.seen_first(scenario), context.settings
     arrays = [seen, *_supervision(scenario, context)]
     if settings.unlabelled_nodes != "all" and settings.inputs != "raw":  # inputs are computed from others

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from hagmeta.common.errors import UserError
-from hagmeta.common.plugins import plugins
 from hagmeta.common.plugins.identity import DIGITS
 from hagmeta.config.run_config import RunConfig, all_settings, resolve, typed
 from hagmeta.methods import METHODS
@@ -135,26 +132,3 @@ def test_a_broken_plug_in_is_refused_in_a_line(text: str, tmp_path: Path) -> Non
         RunConfig.of(method=f"{written(tmp_path, text)}:Mine")
     assert "\n" not in str(error.value)
     all_settings()  # what was refused spoils nothing
-
-
-LOOK = """import sys
-from hagmeta.config.run_config import RunConfig
-print(RunConfig.of(method=sys.argv[1], my_scale=2).hash())"""
-
-
-@pytest.mark.slow
-def test_another_process_finds_staged_plug_ins_by_their_identity(tmp_path: Path) -> None:
-    config = RunConfig.of(method=f"{written(tmp_path / 'mine')}:Mine", my_scale=2)  # type: ignore[call-arg]
-    staged = plugins.stage(tmp_path / "staged")
-    assert staged is not None and plugins.stage(tmp_path / "staged") == staged
-    (tmp_path / "mine" / "my_method.py").unlink()  # a worker needs the copy alone
-    path = os.pathsep.join([str(tmp_path / "staged"), os.getcwd()])
-    environment = {**os.environ, "PYTHONPATH": path, plugins.VARIABLE: staged.name}
-    found = subprocess.run(
-        [sys.executable, "-c", LOOK, config.method],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.stdout.strip() == config.hash(), found.stderr

@@ -130,6 +130,7 @@ def test_classes_of_neighbours_are_those_of_train_nodes_and_not_its_own() -> Non
     assert shares.tolist() == [[0.5, 0.5, 1], [1, 0, 1], [0.5, 0.5, 1], [1, 0, 1]]
 
 
+@pytest.mark.slow
 def test_debian_is_described_within_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ from tests.waiting import HANG
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
+
+
+@pytest.fixture
+def dataset(tiny_graph: Dataset) -> Dataset:
+    return tiny_graph
+
+
+@pytest.fixture
+def small(tiny: Small) -> Small:
+    """Settings in which two classes can be held out."""
+    return partial(tiny, n_way=1, classes=(2, 3, 4))
 
 
 def encoders(
@@ -77,14 +89,13 @@ def test_methods_toggles_and_episodes_share_an_encoder_but_settings_of_it_do_not
     for shared in (small(nla=False), small(gpil=False), small(episodes=5, finetune_steps=0), inductive):
         assert encoders(shared, [0], dataset, tmp_path)[1] == 0
     for other in (
-        small(hidden=8),
+        small(hidden=16),
         small(dropout=0.1),
         small(learning_rate=0.01),
         small(pretrain_on="known"),
         small(val_classes=2),
         small(visibility="whole"),
         small(encoder="gat"),
-        small(inputs="tf-idf"),
         small(inputs="svd"),
         small(inputs="svd", unlabelled_nodes="training"),
     ):
@@ -164,7 +175,6 @@ from hagmeta import datasets
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.engine.options import RunOptions
 from hagmeta.engine.training.pretrain import pretrained_encoders
-from hagmeta.engine.run import prepare_members
 from hagmeta.engine.run import prepare_members
 name = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 data = datasets.load(name, Path())

@@ -17,7 +17,7 @@ from hagmeta.layers.attention.node_attention import (
     relative_entropy,
     to_the_next,
 )
-from hagmeta.layers.attention.task_attention import TaskAttention, UniformTaskAttention, class_weights
+from hagmeta.layers.attention.task_attention import TaskAttention, UniformTaskAttention
 from hagmeta.layers.encoders.base import Embedding
 from hagmeta.layers.prototypes import distance_logits, weighted_prototypes
 from hagmeta.packs.randomness import seeded
@@ -264,15 +264,6 @@ def test_nearest_weights_find_a_mean_that_is_within_reach_and_bear_equal_support
     )
 
 
-@pytest.mark.parametrize(("shots", "low", "high"), [(5, 0.084, 0.405), (2, 0.269, 0.731), (10, 0.039, 0.232)])
-def test_softmax_of_sigmoids_cannot_go_far_from_equal_weights(shots: int, low: float, high: float) -> None:
-    """What docs/results/findings.md says of its range; sigmoids as far apart as they can be."""
-    extremes = torch.tensor([0.0, *[1.0] * (shots - 1)]), torch.tensor([1.0, *[0.0] * (shots - 1)])
-    least, most = (sigmoids.softmax(-1)[0].item() for sigmoids in extremes)
-    assert least == pytest.approx(1 / (1 + (shots - 1) * np.e)) == pytest.approx(low, abs=5e-4)
-    assert most == pytest.approx(np.e / (np.e + shots - 1)) == pytest.approx(high, abs=5e-4)
-
-
 @torch.no_grad()
 def test_other_task_weights_are_uniform_or_times_the_size_of_the_task() -> None:
     sizes, prototypes = (5, 2, 2, 1), normal(10, WIDTH)
@@ -284,59 +275,6 @@ def test_other_task_weights_are_uniform_or_times_the_size_of_the_task() -> None:
     uniform = vmap(lambda p: UniformTaskAttention()(p, sizes, None))(normal(3, 10, WIDTH))
     torch.testing.assert_close(uniform, (0.25 / counts).expand(3, -1))
     assert not list(UniformTaskAttention().parameters())
-
-
-def corner_entropies(top: float, shots: int = 5) -> list[float]:
-    """By that of equal weights, with some sigmoids at the top of their range and the others ``top`` below."""
-    weights = [torch.tensor([top] * high + [0.0] * (shots - high)).softmax(-1) for high in range(1, shots)]
-    return [float(torch.special.entr(each).sum() / np.log(shots)) for each in weights]
-
-
-def test_the_least_entropy_of_softmax_and_degree_weights() -> None:
-    """The table of docs/results/findings.md. In each sigmoid it rises, then falls, so corners are least."""
-    assert min(corner_entropies(1.0)) == pytest.approx(0.925, abs=5e-4) == corner_entropies(1.0)[1]
-    inside = torch.rand(20_000, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
-    assert float(torch.special.entr(inside).sum(-1).min() / np.log(5)) > min(corner_entropies(1.0))
-    assert (5 * inside.square().sum(-1)).max() < 5 * (torch.eye(5)[0].softmax(-1)).square().sum() < 1.263
-    # d / (d + 1) of at least one visible neighbour, the node itself: from 1/2 to 1.
-    assert min(corner_entropies(0.5)) == pytest.approx(0.981, abs=5e-4)
-    ends = torch.tensor([[0.5, 0, 0, 0, 0], [0, 0.5, 0.5, 0.5, 0.5]]).softmax(-1)[:, 0].tolist()
-    assert ends == pytest.approx([0.292, 0.132], abs=5e-4)
-
-
-@pytest.mark.parametrize(
-    ("form", "low", "high", "entropy"),
-    [("softmax", 0.144, 0.265, 0.989), ("share", 0.074, 0.329, 0.950), ("plain", 0.027, 0.541, 0.812)],
-)
-def test_weights_of_scores_that_are_spread_like_a_normal_variable(
-    form: str, low: float, high: float, entropy: float
-) -> None:
-    """Said in docs/results/findings.md."""
-    count = 20_000
-    last, view = nn.Linear(2, 1, bias=False), View(*(torch.ones(5 * count) for _ in range(3)))
-    last.weight.data = torch.tensor([[1.0, -1.0]])  # undoes the ReLU
-    raw = normal(5 * count)
-    values = torch.stack([raw, -raw], -1)
-    support = torch.arange(5 * count).view(count, 5)
-    weights = NodeScores(Given(values), last, view, form).weights(support).detach()
-    ends = weights.flatten().quantile(torch.tensor([0.05, 0.95])).tolist()
-    assert ends == pytest.approx([low, high], abs=2e-3)
-    assert relative_entropy(weights, support).mean().item() == pytest.approx(entropy, abs=2e-3)
-
-
-def test_how_much_task_weights_can_add() -> None:
-    """Numbers for Debian in docs/results/findings.md: session 1, with all of TLA's weight on one task."""
-    sizes = (12, 3, 3, 3, 3, 3)  # base, novel-train and the session's own
-    all_to = torch.eye(6)
-    for share in (all_to[0], all_to[5], torch.full((6,), 1 / 6)):
-        assert (1 + class_weights(share, sizes)).mean().item() == pytest.approx(1 + 1 / 27)
-    assert (1 + class_weights(all_to[5], sizes))[-1].item() == pytest.approx(1.333, abs=5e-4)
-    assert (1 + class_weights(all_to[0], sizes))[0].item() == pytest.approx(1.083, abs=5e-4)
-    queries = torch.cat([torch.arange(24).repeat_interleave(5), torch.arange(24, 27)])
-    for share, divided, expected in ((0, True, 0.0244), (5, True, 0.0323), (5, False, 0.0476)):
-        weights = torch.ones(27) + (class_weights(all_to[share], sizes, divided=divided) if share else 0)
-        of_queries = weights[queries]
-        assert (of_queries[120:].sum() / of_queries.sum()).item() == pytest.approx(expected, abs=5e-5)
 
 
 @pytest.mark.parametrize(("form", "up"), [("learnt", "easy"), ("flipped", "hard"), ("stopped", None)])

@@ -427,6 +427,7 @@ def with_strangers(dataset: Dataset, first_word: int) -> Dataset:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unlabelled", ["all", "training"])
 def test_with_training_nodes_only_nothing_is_learnt_from_the_others(graph: Dataset, unlabelled: str) -> None:
     asked, tables = nodes_of(graph, "4") + nodes_of(graph, "2"), []

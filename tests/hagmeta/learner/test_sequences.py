@@ -50,7 +50,7 @@ def probabilities(learner: Learner, graph: Dataset) -> np.ndarray:
 
 
 @given(SEQUENCES)
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 def test_any_sequence_of_calls(calls: list[tuple[str, str, int, int]]) -> None:
     play(calls)
 

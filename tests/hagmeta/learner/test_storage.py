@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -19,7 +16,6 @@ import pytest
 import torch
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.datasets.formats import npz
 from hagmeta.engine.engine import EngineState
 from hagmeta.learner.header import HEADER as HEADER_KEYS
 from hagmeta.learner.storage import OtherRevisionWarning
@@ -73,19 +69,6 @@ def test_every_method_learns_a_changing_graph(graph: Dataset, tmp_path: Path, me
         each.learn(smaller, {"6": nodes["6"][:3]})
     one, other = (probabilities(each, smaller, nodes["4"] + nodes["6"]) for each in (learner, loaded))
     assert (one == other).all()
-
-
-@pytest.mark.slow
-def test_another_process_gives_the_same_answers(graph: Dataset, saved: Path) -> None:
-    file, out = saved.with_name("graph.npz"), saved.with_name("out.csv")
-    npz.save(file, graph)
-    command = ["predict", str(saved), "--dataset", str(file), "--out", str(out), "--device", "cpu"]
-    subprocess.run([sys.executable, "-m", "hagmeta", *command], check=True, cwd=ROOT)
-    rows = list(csv.DictReader(out.open()))
-    learner = Learner.load(saved, device="cpu")
-    assert [row["class"] for row in rows] == learner.predict(graph).tolist()
-    unknown = learner.predict_unknown(graph)["unknown"].to_numpy()
-    assert [float(row["unknown"]) for row in rows] == pytest.approx(unknown, abs=1e-5)
 
 
 def test_saving_twice_gives_the_same_file(graph: Dataset, saved: Path) -> None:

@@ -59,7 +59,8 @@ def test_ten_lines_are_a_method(folder: Path) -> None:
 
 
 def test_the_settings_and_the_title_of_the_page_are_recorded(folder: Path) -> None:
-    result = hagmeta.run("cosine_mean.py:CosineMean", GRAPH, seeds=1, episodes=2, cosine_start=5, **TASK)
+    own: dict[str, Any] = {"cosine_start": 5, "episodes": 2, "pretrain_epochs": 2, "finetune_steps": 1}
+    result = hagmeta.run("cosine_mean.py:CosineMean", GRAPH, seeds=1, **own, **TASK)
     (record,) = result.records
     assert record["config"]["cosine_start"] == 5 and "cosine_start" in record["given"]
     assert record["traits"]["title"] == "Cosine mean" and record["traits"]["cost"] == "medium"
@@ -84,12 +85,6 @@ def test_the_whole_method_passes_the_checks_of_the_page(folder: Path) -> None:
     assert len(cases) == 4
     for case in cases:
         test(*case.values)
-
-
-@pytest.mark.slow
-def test_the_file_of_the_page_passes_in_pytest(folder: Path) -> None:
-    done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_cosine_mean.py")
-    assert "4 passed" in done.stdout
 
 
 def test_the_search_space_of_the_page_searches_its_setting(folder: Path) -> None:

@@ -16,7 +16,6 @@ from hagmeta.engine.context import Context
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.engine.training.meta_training import few_shot_episodes, meta_train, supervised_episodes
-from hagmeta.layers.prototypes import weighted_prototypes
 from hagmeta.methods import METHODS, MetaTraining, SessionLearning
 from hagmeta.scenarios import PROTOCOLS
 from hagmeta.scenarios.scenario import TRAIN
@@ -145,16 +144,6 @@ def test_joint_learns_from_train_nodes_of_every_class_met(dataset: Dataset, smal
     assert record["oracle"] is True
 
 
-@pytest.mark.slow
-def test_joint_is_above_frozen(dataset: Dataset, small: Small) -> None:
-    settings: dict[str, Any] = {"pretrain_epochs": 60, "episodes": 40, "finetune_steps": 10}
-    joint, frozen = (
-        np.mean([accuracy[-1] for accuracy in accuracies(small(method=name, **settings), dataset)])
-        for name in ("joint", "frozen")
-    )
-    assert joint > frozen + 0.02
-
-
 def test_ordinary_episodes_are_of_n_novel_train_classes(dataset: Dataset, small: Small) -> None:
     context = prepare(small(method="gpn", query_shot=4), [0, 5], dataset, CPU)
     for episode in islice(few_shot_episodes(context, context.known.training()), 10):
@@ -203,20 +192,6 @@ def test_gpn_has_hag_meta_s_prototypes(dataset: Dataset, small: Small) -> None:
         pack = pretrain(context)
         logits.append(pack.run("logits", (shared,), known.view, (context.tasks.session(streams, 2),))[0])
     assert torch.equal(*logits)
-
-
-def test_equal_scores_make_plain_means() -> None:
-    support = torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(0))
-    weights = torch.zeros(4, 3).softmax(-1)
-    torch.testing.assert_close(weighted_prototypes(support, weights), support.mean(1))
-
-
-def test_gpn_trains_otherwise_than_hag_meta(dataset: Dataset, small: Small) -> None:
-    trained = [
-        states_after(prepare(small(method=name, tla=False), [0], dataset, CPU), sessions=False)[1]
-        for name in ("gpn", "hag-meta")
-    ]
-    assert not same(*trained)
 
 
 def test_replacing_the_method_keeps_what_applies(small: Small) -> None:

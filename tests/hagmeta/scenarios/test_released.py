@@ -13,7 +13,6 @@ from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.methods import METHODS
-from hagmeta.methods.paper.hag_meta import HagMeta
 from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
@@ -44,22 +43,6 @@ def test_faithful_is_a_setting_of_released(method: str) -> None:
 def test_strict_runs_with_the_authors_nla(tiny_graph: Dataset, tiny: Small) -> None:
     (record,) = records_of(tiny(nla_weights="share"), [3], tiny_graph)
     assert np.isfinite(record["accuracy"]).all() and "nla_weights" in record["given"]
-
-
-@pytest.mark.slow
-def test_a_second_prototype_costs_accuracy_in_sessions_alone(
-    dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def accuracy() -> np.ndarray:
-        config = small(protocol="released", pretrain_epochs=60)
-        records = records_of(config, [0, 3, 7], dataset)
-        return np.array([record["accuracy"] for record in records])
-
-    double = accuracy()
-    monkeypatch.setattr(HagMeta, "second_prototypes", False)
-    single = accuracy()
-    assert (double[:, 0] == single[:, 0]).all()
-    assert (double[:, 1] < single[:, 1]).all()
 
 
 @pytest.mark.parametrize("method", ["hag-meta", "gpn"])

@@ -83,14 +83,6 @@ def test_mat_dataset_leaves_no_half_processed_file(
     load("amazon-clothing", tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted(published.DATASETS))
-def test_mat_dataset_names_its_three_files(name: str) -> None:
-    names = [file.name for file in sources.FILES[name]]
-    prefix = names[0].removesuffix("_network")
-    assert names == [f"{prefix}_network", f"{prefix}_train.mat", f"{prefix}_test.mat"]
-    assert published.DATASETS[name].remote_files is sources.FILES[name]
-
-
 def test_addresses_are_pygs_own() -> None:
     # They are copied, so that an absent network is said before PyG is imported.
     ids = [Reddit2.adj_full_id, Reddit2.feats_id, Reddit2.class_map_id, Reddit2.role_id]

@@ -39,7 +39,7 @@ def test_every_command_with_an_output_gives_it(capsys: pytest.CaptureFixture[str
     commands = [
         (command, output) for command, _, output in (block.partition("\n") for block in blocks) if output
     ]
-    assert len(commands) == 4
+    assert len(commands) == 3
     for command, output in commands:
         words = shlex.split(command)
         assert words[:2] == ["$", "hagmeta"]

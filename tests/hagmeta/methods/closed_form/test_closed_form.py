@@ -32,7 +32,7 @@ from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys, uniform
 from hagmeta.scenarios.scenario import TRAIN
 from hagmeta.testing import records_of
-from tests.hagmeta.kinds import each_once, kinds_with, one_of_each_kind
+from tests.hagmeta.kinds import each_once, kinds_with
 
 CPU = torch.device("cpu")
 SEED, SESSION = 3, 2
@@ -41,7 +41,6 @@ ALONE = [name for name in CLOSED if issubclass(METHODS[name], ClosedForm)]
 FEATURES = ("both", "propagated", "encoder")
 # Features are the same code for all heads: one that sees labelled nodes alone, and one that sees the others.
 ON_ALL_FEATURES = ("sgc-lda", "pt-map")
-FEW = (*ON_ALL_FEATURES, "fecam")  # test_contract.py has all heads on all features at once
 Tiny = Callable[..., RunConfig]
 Small = Callable[..., RunConfig]
 
@@ -498,10 +497,10 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("encoders")
 
 
-@pytest.mark.parametrize("method", one_of_each_kind(CLOSED, kinds=ON_ALL_FEATURES))
+@pytest.mark.parametrize("method", ON_ALL_FEATURES)
 def test_one_label_a_class_is_enough(dataset: Dataset, small: Small, encoders: Path, method: str) -> None:
     # No class has any variance then. One answer to everything would be right for one class of 13.
-    config = small(method=method, features="encoder", k_shot=1, rehearsal="1", pretrain_epochs=60)
+    config = small(method=method, features="encoder", k_shot=1, rehearsal="1", pretrain_epochs=30)
     records = records_of(config, [0, 1, 2, SEED], dataset, cache=encoders)
     assert np.mean([record["macro_accuracy"][-1] for record in records]) > 1.3 / 13
 

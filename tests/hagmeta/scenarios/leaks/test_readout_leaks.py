@@ -7,8 +7,6 @@ which it must find. (That they do not tell when a node arrived is in `test_arriv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,55 +15,28 @@ import torch
 
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
-from hagmeta.engine.context import Context
-from hagmeta.engine.known.memory import Memory
 from hagmeta.engine.known.session import Known
-from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.scores.readout import Labels, ReadOut, smoothed
-from hagmeta.engine.sessions import evaluate_streams
-from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.methods import METHODS, SessionLearning, Task
 from hagmeta.packs.pack import Pack, Step
-from hagmeta.scenarios.scenario import TEST, TRAIN, Scenario, Stream
-from tests.hagmeta.conftest import watched
+from hagmeta.scenarios.scenario import TRAIN, Scenario, Stream
+from hagmeta.testing import Answers, same_answers, with_other_labels
 from tests.hagmeta.kinds import kinds_with, one_of_each_kind
+from tests.hagmeta.scenarios.leaks.replayed import (
+    Life,
+    memories_made,
+    readable_again,
+    with_own_labels,
+)
 
 CPU = torch.device("cpu")
-SEEDS = [0, 5]
 ALL: dict[str, Any] = {"smoothing": 0.75, "logit_adjustment": 1.0, "prior": "estimated", "self_training": 2}
 TRIED = ("proto-gcn",)  # with leaks that the checks must find, in slow tests
 HONEST = [name for name, method in METHODS.items() if not method.traits.oracle]
 REPLAYING = [name for name, m in METHODS.items() if m.session_learning is SessionLearning.REPLAY]
 Tiny = Callable[..., RunConfig]
-Answers = list[list[np.ndarray]]  # by seed and session
 Nodes = Callable[[Scenario, int], np.ndarray]  # of a session
 honest_labels = ReadOut._labels
-
-
-class Life:
-    """One model at the beginning of its sessions, which can be lived through again and again."""
-
-    def __init__(self, config: RunConfig, dataset: Dataset) -> None:
-        self.context = prepare(config, SEEDS, dataset, CPU)
-        self.pack: Pack = pretrain(self.context)
-        meta_train(self.context, self.pack)
-        self.start = self.pack.snapshot()
-
-    def sessions(self, context: Context, after: Callable[[int], object] = lambda session: None) -> Answers:
-        """The answers, with something done after each session."""
-
-        def progress(purpose: str, session: int, total: int, values: dict[str, float]) -> None:
-            after(session)
-
-        self.pack.restore(self.start)
-        streams = [scenario.test for scenario in context.scenarios]
-        evaluators = evaluate_streams(watched(context, progress), self.pack, streams, "test")
-        return [evaluator.answers for evaluator in evaluators]
-
-
-def same(one: Answers, other: Answers) -> bool:
-    pairs = zip(one, other, strict=True)
-    return all(np.array_equal(a, b) for left, right in pairs for a, b in zip(left, right, strict=True))
 
 
 def reading_more(nodes: Nodes) -> Callable[..., Iterator[Labels]]:
@@ -86,21 +57,6 @@ def reading_more(nodes: Nodes) -> Callable[..., Iterator[Labels]]:
 # Test nodes, and nodes of novel classes that are no supports.
 
 
-def with_other_labels(context: Context) -> Context:
-    """The same scenarios, but what is forbidden to know is permuted. An oracle may know train nodes."""
-    rng, scenarios = np.random.default_rng(0), []
-    for scenario in context.scenarios:
-        forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
-        forbidden[np.concatenate(scenario.test.support).ravel()] = False
-        if context.method.traits.oracle:
-            forbidden[scenario.split.role == TRAIN] = False
-        labels = scenario.labels.copy()
-        labels[forbidden] = rng.permutation(labels[forbidden])
-        assert (labels != scenario.labels).sum() > 50
-        scenarios.append(replace(scenario, labels=labels))
-    return replace(context, scenarios=scenarios)
-
-
 def some_queries(scenario: Scenario, session: int) -> np.ndarray:
     return scenario.test.queries[session][:5]
 
@@ -115,59 +71,43 @@ def test_labels_that_nobody_may_know_change_no_answer(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     life = Life(tiny(method=method, **ALL), tiny_graph)
-    other = with_other_labels(life.context)
-    assert same(life.sessions(life.context), life.sessions(other))
+    other = with_other_labels(life.context, "permuted")
+    assert same_answers(life.sessions(life.context), life.sessions(other))
     if method in TRIED:  # a leak must be found
         monkeypatch.setattr(ReadOut, "_labels", reading_more(some_queries))
-        assert not same(life.sessions(life.context), life.sessions(other))
+        assert not same_answers(life.sessions(life.context), life.sessions(other))
         monkeypatch.setattr(ReadOut, "_labels", reading_more(unlabelled_nodes_of_novel_classes))
-        assert not same(life.sessions(life.context), life.sessions(other))
+        assert not same_answers(life.sessions(life.context), life.sessions(other))
 
 
 def test_class_shares_alone_do_not_either(tiny_graph: Dataset, tiny: Tiny) -> None:
     life = Life(tiny(method="proto-gcn", prior="estimated"), tiny_graph)
     off = Life(tiny(method="proto-gcn"), tiny_graph)
     answers = life.sessions(life.context)
-    assert same(answers, life.sessions(with_other_labels(life.context)))
-    assert not same(answers, off.sessions(off.context))
+    assert same_answers(answers, life.sessions(with_other_labels(life.context, "permuted")))
+    assert not same_answers(answers, off.sessions(off.context))
 
 
 # Labels that may not be read again.
 
 
-def own_labels(context: Context) -> Context:
-    """The same, with labels and supports that can be overwritten."""
-    scenarios = [
-        replace(s, labels=s.labels.copy(), test=replace(s.test, support=deepcopy(s.test.support)))
-        for s in context.scenarios
-    ]
-    return replace(context, scenarios=scenarios)
-
-
 def spoiled(life: Life, monkeypatch: pytest.MonkeyPatch) -> Answers:
     """The answers where, after each session, garbage stands for every label that may not be read again."""
-    context, memories, keep = own_labels(life.context), [], Memory.keep
-
-    def watched(self: Memory, *arguments: Any) -> None:
-        memories.append(self)
-        keep(self, *arguments)
+    context = with_own_labels(life.context)
 
     def spoil(session: int) -> None:
         rng = np.random.default_rng(session)
         for seed, scenario in enumerate(context.scenarios):
             stream = scenario.test
-            assert stream.rehearsed is not None
-            again = [*stream.rehearsed.known, np.concatenate(stream.rehearsed.support[: session + 1]).ravel()]
-            if memories:
-                again = [rows.ravel() for rows in memories[-1].kept[seed]]
-            gone = np.setdiff1d(np.flatnonzero(stream.arrival <= session), np.concatenate(again))
+            again = readable_again(stream, memories[-1] if memories else None, seed, session)
+            gone = np.setdiff1d(np.flatnonzero(stream.arrival <= session), again)
             assert len(gone) > 100
             scenario.labels[gone] = rng.choice(stream.met(session), len(gone))
             for support in stream.support[: session + 1]:
                 support[:] = rng.choice(gone, support.shape)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Memory, "keep", watched)
+        memories = memories_made(patch)
         return life.sessions(context, spoil)
 
 
@@ -179,15 +119,18 @@ def supports_of_earlier_sessions(scenario: Scenario, session: int) -> np.ndarray
     return np.unique(np.concatenate(scenario.test.support[: max(session, 1)]))
 
 
-@pytest.mark.parametrize(("method", "rehearsal"), kinds_with(["none", "1"], fully=(), methods=HONEST))
+@pytest.mark.parametrize(
+    ("method", "rehearsal"),
+    kinds_with(["none", "1"], kinds=("hag-meta", "sgc-lda"), fully=(), methods=HONEST),
+)
 def test_labels_that_may_not_be_read_again_change_no_answer(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, rehearsal: str
 ) -> None:
     life = Life(tiny(method=method, rehearsal=rehearsal, **ALL), tiny_graph)
-    assert same(life.sessions(life.context), spoiled(life, monkeypatch))
+    assert same_answers(life.sessions(life.context), spoiled(life, monkeypatch))
     for leak in (base_train_nodes, supports_of_earlier_sessions) if method in TRIED else ():
         monkeypatch.setattr(ReadOut, "_labels", reading_more(leak))
-        assert not same(life.sessions(life.context), spoiled(life, monkeypatch)), leak
+        assert not same_answers(life.sessions(life.context), spoiled(life, monkeypatch)), leak
 
 
 # What is held, node by node.
@@ -210,7 +153,7 @@ def held_nodes(life: Life, monkeypatch: pytest.MonkeyPatch) -> list[list[dict[in
     return found
 
 
-def readable_again(stream: Stream, scenario: Scenario, rehearsal: str, session: int) -> np.ndarray:
+def readable_in(stream: Stream, scenario: Scenario, rehearsal: str, session: int) -> np.ndarray:
     """What the protocol's table lets a session read."""
     if rehearsal == "none":
         return stream.support[session].ravel() if session else base_train_nodes(scenario, 0)
@@ -236,7 +179,7 @@ def test_held_are_the_labels_of_the_session_and_those_that_are_read_again(
     for session, by_seed in enumerate(found):
         for scenario, held in zip(life.context.scenarios, by_seed, strict=True):
             stream = scenario.test
-            assert set(held) == set(readable_again(stream, scenario, rehearsal, session))
+            assert set(held) == set(readable_in(stream, scenario, rehearsal, session))
             positions = scenario.positions(stream.met(session))
             assert all(positions[scenario.labels[node]] == place for node, place in held.items())
 
@@ -256,7 +199,7 @@ def test_of_what_is_replayed_the_memory_is_held(
     life = Life(tiny(method=method, rehearsal=rehearsal, smoothing=0.5), tiny_graph)
     for session, by_seed in enumerate(held_nodes(life, monkeypatch)):
         for scenario, held in zip(life.context.scenarios, by_seed, strict=True):
-            assert set(held) <= set(readable_again(scenario.test, scenario, "all", session))
+            assert set(held) <= set(readable_in(scenario.test, scenario, "all", session))
             counts = np.bincount(list(held.values()), minlength=4 + 2 * session)
             assert counts.tolist() == [base] * 4 + [later] * 2 * session
 
@@ -268,7 +211,7 @@ def test_without_a_memory_a_session_s_own_labels_are_held(
     life = Life(tiny(method=method, rehearsal="none", smoothing=0.5), tiny_graph)
     for session, by_seed in enumerate(held_nodes(life, monkeypatch)):
         for scenario, held in zip(life.context.scenarios, by_seed, strict=True):
-            assert set(held) == set(readable_again(scenario.test, scenario, "none", session))
+            assert set(held) == set(readable_in(scenario.test, scenario, "none", session))
 
 
 def test_an_oracle_holds_all_train_labels_of_the_classes_met(

@@ -14,14 +14,12 @@ import torch
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets import UNLABELLED, Dataset, load
 from hagmeta.datasets.formats import npz
-from hagmeta.engine.context import Context
-from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
-from hagmeta.packs.pack import Pack
+from hagmeta.engine.run import prepare
 from hagmeta.scenarios import make_protocol
 from hagmeta.scenarios.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.scenarios.scenario import CONTEXT, NEVER, TRAIN, VAL, Scenario
 from hagmeta.scenarios.streams import make_scenario
-from hagmeta.testing import records_of
+from hagmeta.testing import records_of, run_context, same_answers, same_parameters
 
 CPU = torch.device("cpu")
 PROTOCOLS = ("strict", "released")
@@ -105,13 +103,6 @@ def test_more_of_them_leave_every_draw_as_it_was(tiny_graph: Dataset, tiny: Tiny
         assert np.array_equal(left.labelled_from, right.labelled_from[:nodes])
 
 
-def lived(context: Context) -> tuple[Pack, list[np.ndarray]]:
-    """The final parameters, and every answer."""
-    pack = pretrain(context)
-    evaluators, _ = train_and_evaluate(context, pack)
-    return pack, [answers for evaluator in evaluators for answers in evaluator.answers]
-
-
 @pytest.mark.parametrize(
     ("method", "protocol"),
     [
@@ -125,10 +116,8 @@ def test_what_stands_in_place_of_their_labels_changes_nothing(
 ) -> None:
     context = prepare(tiny(**CLASSES, method=method, protocol=protocol, episodes=3), [0, 5], partly, CPU)
     others = replace(context, scenarios=[with_other_labels(each) for each in context.scenarios])
-    (pack, answers), (other_pack, other_answers) = lived(context), lived(others)
-    for name, value in pack.parameters.items():
-        assert torch.equal(value, other_pack.parameters[name])
-    assert all(map(np.array_equal, answers, other_answers))
+    (pack, answers), (other_pack, other_answers) = run_context(context), run_context(others)
+    assert same_parameters(pack, other_pack) and same_answers(answers, other_answers)
 
 
 @pytest.mark.parametrize(
@@ -152,5 +141,5 @@ def test_a_run_with_them_answers_for_labelled_nodes_and_sees_them(
     features[without_label(partly)] = np.random.default_rng(0).random((41, partly.num_features))
     noisy = replace(partly, features=scipy.sparse.csr_matrix(features))
     contexts = [prepare(config, [0], graph, CPU) for graph in (partly, noisy)]
-    (_, answers), (_, others) = map(lived, contexts)
-    assert not all(map(np.array_equal, answers, others))
+    (_, answers), (_, others) = map(run_context, contexts)
+    assert not same_answers(answers, others)

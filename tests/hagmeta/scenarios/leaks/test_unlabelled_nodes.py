@@ -20,7 +20,7 @@ from hagmeta.common.transductive import marks
 from hagmeta.config.run_config import RunConfig, remarks, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.methods import METHODS, posterior_means
+from hagmeta.methods.posterior_means import method as posterior_means
 from hagmeta.scenarios.evaluator import Evaluator
 from hagmeta.scenarios.scenario import TEST, TRAIN, VAL
 from hagmeta.sparse.graph import Graph
@@ -113,17 +113,13 @@ def test_all_unlabelled_nodes_are_used_unless_they_are_refused(
     assert not is_changed_by_other_queries(tiny_graph, replace(config, unlabelled_nodes="training"))
 
 
-REST = [name for name in METHODS if name not in {method for method, _ in READERS.values()}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", REST)
-def test_no_other_method_learns_from_queries(tiny_graph: Dataset, tiny: Tiny, method: str) -> None:
-    config = tiny(method=method, **READ_OUT, inputs="svd", unlabelled_nodes="training")
-    assert not is_changed_by_other_queries(tiny_graph, config)
-
-
-@pytest.mark.parametrize(("method", "settings"), BY_NEIGHBOURS.values(), ids=BY_NEIGHBOURS)
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        pytest.param(*BY_NEIGHBOURS[n], id=n, marks=() if n == "neighbours' errors" else pytest.mark.slow)
+        for n in BY_NEIGHBOURS
+    ],
+)
 def test_what_unlabelled_neighbours_tell_is_limited_to_train_nodes(
     tiny_graph: Dataset, tiny: Tiny, method: str, settings: dict[str, Any]
 ) -> None:
@@ -143,6 +139,7 @@ def test_hubs_are_train_nodes(tiny_graph: Dataset, tiny: Tiny) -> None:
         assert (np.stack(roles) == TRAIN).all() == (name == "training")
 
 
+@pytest.mark.slow
 def test_the_shrinkage_is_chosen_on_train_nodes(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,4 @@
-"""Frequencies and basis of the inputs are fixed by what is visible at the start: to the bit, in every phase.
-
-The check is also run on planted leaks, which it must find.
-"""
+"""What is visible at the start fixes frequencies and basis of the inputs: to the bit, in every phase."""
 
 from __future__ import annotations
 
@@ -16,13 +13,10 @@ import torch
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.known.views import Views
 from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
-from hagmeta.engine.training.meta_training import meta_train
-from hagmeta.packs.pack import Pack
 from hagmeta.scenarios import PROTOCOLS
-from hagmeta.scenarios.scenario import Scenario
 from hagmeta.sparse.graph import Graph
+from hagmeta.testing import same_parameters, trained
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunConfig]
@@ -37,12 +31,6 @@ def with_other_words(context: Context, dataset: Dataset, nodes: np.ndarray) -> C
     return replace(context, graph=Graph(noisy, CPU, context.settings.normalisation))
 
 
-def trained(context: Context) -> Pack:
-    pack = pretrain(context)
-    meta_train(context, pack)
-    return pack
-
-
 def ignores(context: Context, dataset: Dataset, nodes: np.ndarray) -> bool:
     """Whether weights of words, and all that is trained with them, are the same with other words there."""
     other = with_other_words(context, dataset, nodes)
@@ -50,7 +38,7 @@ def ignores(context: Context, dataset: Dataset, nodes: np.ndarray) -> bool:
         context.known.views.inputs[1], other.known.views.inputs[1]
     )  # they have lengths of their own
     one, two = trained(context), trained(other)
-    same = all(torch.equal(value, two.parameters[name]) for name, value in one.parameters.items())
+    same = same_parameters(one, two)
     assert same == torch.equal(context.known.views.inputs[0], other.known.views.inputs[0])
     return same
 
@@ -70,36 +58,6 @@ def test_words_of_nodes_that_are_not_there_at_the_start_change_nothing(
     context = prepare(config, [0], tiny_graph, CPU)
     assert hidden(context).sum() > 100
     assert ignores(context, tiny_graph, hidden(context))
-
-
-@pytest.mark.slow
-@kinds
-def test_a_basis_of_all_nodes_is_noticed(
-    tiny_graph: Dataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = prepare(tiny(inputs=kind), [0], tiny_graph, CPU)
-    nodes = hidden(context)
-    honest = Graph.inputs
-    monkeypatch.setattr(Graph, "inputs", lambda self, kind, seen: honest(self, kind, np.ones_like(seen)))
-    assert not ignores(replace(context), tiny_graph, nodes)
-
-
-@pytest.mark.slow
-@kinds
-def test_a_basis_of_the_test_stream_s_first_session_is_noticed(
-    tiny_graph: Dataset, tiny: Tiny, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # There the classes that training holds out are met: what chooses settings would have seen them.
-    config = tiny(inputs=kind, val_classes=2, n_way=1, classes=(2, 3, 4))
-    context = prepare(config, [0], tiny_graph, CPU)
-    nodes = hidden(context)
-
-    def later(self: Views, scenario: Scenario) -> np.ndarray:
-        return self.protocol.visible(scenario, scenario.test, 0)
-
-    monkeypatch.setattr(Views, "seen_first", later)
-    other = with_other_words(replace(context), tiny_graph, nodes)
-    assert not torch.equal(replace(context).known.views.inputs[0], other.known.views.inputs[0])
 
 
 @kinds

@@ -1,4 +1,4 @@
-"""Posterior means: estimate class means from few labels, unlabelled nodes and the known classes."""
+"""Posterior means: its settings, and what the engine asks of it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.common.settings.domains import HIGHEST_WEIGHT, Number
 from hagmeta.common.settings.setting import setting
 from hagmeta.common.traits import MethodTraits
-from hagmeta.layers.head import LABEL_SMOOTHING, cosine_logits
-from hagmeta.layers.played_classes import DRAWS, chosen_share
-from hagmeta.layers.statistics import LEAST
-from hagmeta.layers.two_covariances import NODES, Evidence, Settled, TwoCovariances, Within, divide
+from hagmeta.layers.head import cosine_logits
 from hagmeta.methods.base import COMMON, SessionLearning, Shared, Sizes, Task
 from hagmeta.methods.closed_form.base import ClosedFormSettings, OnFeatures, labels_of, random_columns
+from hagmeta.methods.posterior_means import mixture
+from hagmeta.methods.posterior_means.evidence import Evidence, exemplar_means, kept_today
+from hagmeta.methods.posterior_means.mixture import (
+    MOST,
+    ROUNDS,
+    TEMPERATURE,
+    Neighbours,
+    Nodes,
+    Weights,
+    most_confident,
+    smoothed_shares,
+    target_shares,
+)
+from hagmeta.methods.posterior_means.model import NODES, TwoCovariances, Whitened, Within, whiten
+from hagmeta.methods.posterior_means.shrinkage import DRAWS, chosen_share
 from hagmeta.packs.each_seed import each_seed, padded
 from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import fold, keys, uniform, uniform_at
 from hagmeta.sparse.graph import Graph, View
 
-TEMPERATURE = 0.3  # scales log-likelihoods, because the features of a node are strongly dependent
-DRIFT = 0.03  # variance by which the mean of a class moves after its session, if its labels are gone
-MOVES = 0.3  # variance by which a node of the class moves besides
 CERTAINTY = 0.3  # scales logits, because neighbours and unlabelled nodes partly repeat the features
 EXCESS = 0.5  # maximum excess, in nats, of the penalty for an uncertain class mean
-MOST = 50.0  # maximum number of labels that the unlabelled nodes of a class can count as
-ROUNDS = 3  # of EM, which assigns unlabelled nodes to classes in fractions
-HEARD_IN_A_ROUND, HEARD_AT_LAST = 2, 5  # updates by the neighbours' predictions
 UNNAMED = 1.0  # labels that a class without a name counts as having, at the mean of the new classes
-TAUGHT = 0.5  # weight of unlabelled nodes in the targets of the encoder's steps
-# If nodes of classes to come are visible:
-CONFIDENT = 0.25  # share of the unlabelled nodes in these targets
-EACH = 25  # unlabelled nodes of every class in them, if there are as many
-RETURN = 0.75  # how far the encoder goes back to that of session 0 before it learns a session
+RETURN = 0.75  # how far the encoder goes back to that of session 0 if nodes of classes to come are visible
 UNLABELLED_NODES = {  # what visible unlabelled nodes do, by the setting that enables it
     "unlabelled_weight": "shift its class means",
     "propagation_weight": "use their neighbours' predictions",
@@ -67,13 +68,8 @@ class PosteriorMeansSettings(ClosedFormSettings):
     )
     simulated_sessions: bool = setting(
         True,
-        "choose the shrinkage of the covariance at session 0, by playing known classes as new ones; without,"
-        " or with fewer than four known classes, it depends on the number of labels",
-        scope="method",
-    )
-    outlier_class: bool = setting(
-        True,
-        "let unlabelled nodes belong to none of the classes, if a class without labels explains them better",
+        "choose the shrinkage of the covariance by simulated sessions of the known classes; without, or with"
+        " fewer than four known classes, it depends on the number of labels",
         scope="method",
     )
     capped_penalty: bool = setting(
@@ -103,30 +99,25 @@ class PosteriorMeans(OnFeatures):
     class with K labels has a posterior. It is shrunk towards the mean of all classes, most strongly in
     directions where classes hardly differ. Its remaining uncertainty widens the class.
 
-    At session 0 it chooses how far to shrink the within-class covariance. For this it plays some of the known
-    classes as new ones, with K labels each.
+    At session 0 it chooses how far to shrink the within-class covariance. For this it simulates sessions, in
+    which some of the known classes are new and have K labels each.
 
-    Visible unlabelled nodes then count as labels of their likely classes, in fractions (EM). A class without
-    labels takes those that fit no class. Nodes also use the predictions of their neighbours, weighted by how
-    often labelled neighbours share a class. In a session the encoder takes a few steps towards these
-    predictions, which are then computed again. docs/results/our_method.md has the derivation.
+    Visible unlabelled nodes then count as labels of their likely classes, in fractions (EM). Nodes also use
+    the predictions of their neighbours, weighted by how often labelled neighbours share a class. In a session
+    the encoder takes a few steps towards these predictions, which are then computed again.
+    docs/results/our_method.md has the derivation.
 
     Labels: as in the other closed-form methods; the encoder's steps read the same labels. If fewer than 50
     labels per class may be read again, the method keeps the sums, counts and covariances of earlier sessions.
     These stay as computed on the graph of that time, and the encoder does not learn. As the graph grows,
-    class means move, so kept labels count less. The labels that may be read again tell how far the mean of a
+    class means move, so kept labels count less, and class means vary more. The unlabelled nodes of a class
+    then count at most as much as its labels. The labels that may be read again tell how far the mean of a
     class moved. The method ignores the time at which a node became visible.
     """
 
     own_settings = PosteriorMeansSettings
     differs: ClassVar = (*COMMON, "unlabelled_weight", "propagation_weight", "tukey")
-    defaults: ClassVar = {
-        "refitted": True,
-        "tukey": 0.7,
-        "random_features": 1500,
-        "hidden": 128,
-        "embedding": 128,
-    }
+    defaults: ClassVar = {"refitted": True, "random_features": 1000, "hidden": 128, "embedding": 128}
     traits: ClassVar = MethodTraits(
         title="Posterior means",
         citation="Proposed in this study; docs/results/our_method.md has the derivation.",
@@ -137,13 +128,14 @@ class PosteriorMeans(OnFeatures):
         # read again, earlier statistics are kept. 5: the encoder's steps are taken in two halves. 6: random
         # features stay the same after the encoder's steps, and variances are shrunk to the mean of all
         # columns but the encoder's. 7: the signs of refitted columns, and the choice among eigenvectors of
-        # equal eigenvalues, no longer depend on the device. 8: shrinkage is chosen with played classes, some
-        # unlabelled nodes belong to no class, and kept labels count less. 9: with `visibility: whole`, only
-        # the most confident unlabelled nodes train the encoder. 10: the penalty for an uncertain mean is
+        # equal eigenvalues, no longer depend on the device. 8: shrinkage is chosen with simulated sessions,
+        # some unlabelled nodes belong to no class, and kept labels count less. 9: with `visibility: whole`,
+        # only the most confident unlabelled nodes train the encoder. 10: the penalty for an uncertain mean is
         # limited where shrinkage makes the covariance too large. 11: kept class means move with exemplars.
-        # With `visibility: whole`, 25 nodes of each class train the encoder too, it goes back towards that
-        # of session 0, and the penalty is limited in predictions.
-        revision=11,
+        # With `visibility: whole`, 25 nodes of each class train the encoder too, it goes back towards that of
+        # session 0, and the penalty is limited in predictions. 12: no outlier class and no Tukey power,
+        # fewer random features; without labels to read again, class means vary more.
+        revision=12,
     )
     session_learning = SessionLearning.PSEUDO_LABELS
     freezes_encoder = False
@@ -154,12 +146,11 @@ class PosteriorMeans(OnFeatures):
 
     def __init__(self, settings: Any, sizes: Sizes, seed: int) -> None:
         super().__init__(settings, sizes, seed)
-        self.counts_unlabelled, self.hears = settings.unlabelled_weight > 0, settings.propagation_weight > 0
-        self.plays, self.outlier_class, self.shots = (
-            settings.simulated_sessions,
-            settings.outlier_class,
-            settings.k_shot,
+        self.uses_unlabelled, self.uses_neighbours = (
+            settings.unlabelled_weight > 0,
+            settings.propagation_weight > 0,
         )
+        self.simulates, self.shots = settings.simulated_sessions, settings.k_shot
         self.share = nn.Parameter(torch.zeros(1), requires_grad=False)  # 0: not chosen
         self.register_buffer("key", torch.tensor(int(keys([seed], "played_classes"))), persistent=False)
         self.learns = self.teaches_encoder(settings)
@@ -190,7 +181,7 @@ class PosteriorMeans(OnFeatures):
         """Return the share of equal variances in the within-class covariance, and a copy of the encoder."""
         encoder = self.encoder.named_parameters() if self.returns else ()
         chosen: Parameters = {f"origin.{name}": value for name, value in encoder}
-        if self.plays:
+        if self.simulates:
             sources = tuple(source.detach() for source in self.sources(shared.graph, view))
             labels = labels_of(shared, view, task)
             chosen["share"] = self._chosen_share(shared.graph, view, labels, sources)
@@ -201,9 +192,9 @@ class PosteriorMeans(OnFeatures):
         """Return the share (1,) of equal variances."""
         rows = view.learnable.nonzero().squeeze(-1)
         features = self.narrow_features(graph, view, sources, rows)
-        luck = [uniform_at(fold(self.key, number), rows) for number in range(1 + DRAWS)]
-        order = uniform(fold(self.key, len(luck)), labels.shape[-1])
-        return chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *luck]).view(1)
+        draws = [uniform_at(fold(self.key, number), rows) for number in range(1 + DRAWS)]
+        order = uniform(fold(self.key, len(draws)), labels.shape[-1])
+        return chosen_share(features, labels[rows], self.of_encoder, self.shots, [order, *draws]).view(1)
 
     def before_session(self, shared: Shared, view: View, task: Task) -> Parameters:
         """Return the encoder after a part of the way back to that of session 0: errors must not add up."""
@@ -214,32 +205,32 @@ class PosteriorMeans(OnFeatures):
         return {f"encoder.{name}": value.lerp(origin[name], RETURN) for name, value in encoder}
 
     def session_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
-        """Return `Settled` for all features but those of an encoder that learns, and their sources.
+        """Return `Whitened` for all features but those of an encoder that learns, and their sources.
 
         On a GPU the points are left out, because those of a pack need too much memory. They are computed
         again from the sources.
         """
         sources = tuple(source.detach() for source in self.sources(shared.graph, view))
         labels = labels_of(shared, view, task)
-        settled = self._settled(shared.graph, view, labels, sources, task)
-        return (*settled, *sources) if _forgets(shared.graph) else settled
+        whitened = self._whitened(shared.graph, view, labels, sources, task)
+        return (*whitened, *sources) if _forgets(shared.graph) else whitened
 
     @each_seed
-    def _settled(
+    def _whitened(
         self, graph: Graph, view: View, labels: Tensor, sources: tuple[Tensor, ...], task: Task
-    ) -> Settled:
-        """Return `Settled`, padded to all nodes."""
+    ) -> Whitened:
+        """Return `Whitened`, padded to all nodes."""
         rows = _rows_of(view)
         features = self._fixed_features(graph, view, sources, rows)
-        now = _exemplar_means(features, task, rows)
+        now = exemplar_means(features, task, rows)
         within = self._within(labels[rows], view.learnable[rows], task, now)
-        settled = within.settled(features, self.of_encoder - self._later())
-        points = settled.points[:0] if _forgets(graph) else padded(settled.points, len(labels))
-        inner, length = (padded(part, len(labels)) for part in (settled.inner, settled.length))
-        return settled._replace(points=points, inner=inner, length=length)
+        whitened = within.whitened(features, self.of_encoder - self._later())
+        points = whitened.points[:0] if _forgets(graph) else padded(whitened.points, len(labels))
+        inner, length = (padded(part, len(labels)) for part in (whitened.inner, whitened.length))
+        return whitened._replace(points=points, inner=inner, length=length)
 
     def _later(self) -> int:
-        """Return the number of columns that are not settled, because the encoder changes them."""
+        """Return the number of columns that are not whitened, because the encoder changes them."""
         return self.of_encoder if self.learns else 0
 
     def _fixed_features(self, graph: Graph, view: View, sources: tuple[Tensor, ...], rows: Tensor) -> Tensor:
@@ -260,7 +251,7 @@ class PosteriorMeans(OnFeatures):
     def diagnostics(self, shared: Shared, view: View, task: Task) -> dict[str, Tensor]:
         """Return the chosen shrinkage of the within-class covariance."""
         chosen = self.share[0].where(self.share[0] > 0, torch.nan)
-        return {"chosen_shrinkage": chosen} if self.plays else {}
+        return {"chosen_shrinkage": chosen} if self.simulates else {}
 
     def classify(self, shared: Shared, encoded: tuple[Tensor | None, View], task: Task) -> Tensor:
         logits, _ = self._answers(shared.graph, *self._given(shared, *encoded, task), self.limits)
@@ -279,7 +270,7 @@ class PosteriorMeans(OnFeatures):
             kept = Evidence(means, counts, scatter, agreement, nothing, nothing[:, 0], nothing)
         few = labels[:, labels.shape[-1] - len(task.support) :]
         sums, shots = torch.cat([kept.sums, few.mT @ features]), torch.cat([kept.shots, few.sum(0)])
-        now = _exemplar_means(features, task)
+        now = exemplar_means(features, task)
         if now is not None:
             kept = kept._replace(exemplars=torch.cat([kept.exemplars, now[len(kept.exemplars) :]]))
         return kept._replace(sums=sums, shots=shots)
@@ -297,12 +288,12 @@ class PosteriorMeans(OnFeatures):
             return ()
         given = self._given(shared, learnt, view, task)
         # A limited penalty lets new classes win more nodes. Nodes of classes to come should stay out.
-        logits, free = self._answers(shared.graph, *given, self.limits and not self.doubts)
+        logits, unlabelled = self._answers(shared.graph, *given, self.limits and not self.doubts)
         labels = given[1]
-        found = logits.softmax(-1) * free
+        predicted = logits.softmax(-1) * unlabelled
         if self.doubts:
-            found = most_confident(found)
-        shares = taught_shares(smoothed_shares(labels), found)
+            predicted = most_confident(predicted)
+        shares = target_shares(smoothed_shares(labels), predicted)
         return shares, shares.mT @ learnt
 
     def session_loss(
@@ -319,8 +310,8 @@ class PosteriorMeans(OnFeatures):
         self, shared: Shared, learnt: Tensor | None, view: View, task: Task
     ) -> tuple[View, Tensor, tuple[Tensor, ...], Tensor | None, Task]:
         """Return what `_answers` and `_ratios` need besides the graph."""
-        settled = view.session_statistics or self.session_statistics(shared, view, task)
-        return view, labels_of(shared, view, task), settled, learnt, task
+        whitened = view.session_statistics or self.session_statistics(shared, view, task)
+        return view, labels_of(shared, view, task), whitened, learnt, task
 
     @each_seed
     def _answers(
@@ -328,7 +319,7 @@ class PosteriorMeans(OnFeatures):
         graph: Graph,
         view: View,
         labels: Tensor,
-        settled: tuple[Tensor, ...],
+        whitened: tuple[Tensor, ...],
         learnt: Tensor | None,
         task: Task,
         limits: bool,
@@ -337,40 +328,24 @@ class PosteriorMeans(OnFeatures):
 
         `limits` tells whether the penalty for an uncertain class mean is limited.
         """
-        rows, within, model = self._model(graph, view, labels, settled, learnt, task)
-        known, count, total = within.known, within.count, model.total
+        rows, within, model = self._model(graph, view, labels, whitened, learnt, task)
         labelled = labels.amax(-1, keepdim=True)  # not the sum: a mislabelled node can have two labels
-        free = view.learnable.unsqueeze(-1) * (1 - labelled)
+        unlabelled = view.learnable.unsqueeze(-1) * (1 - labelled)
         if limits:
-            model.limit_penalty(free[rows, 0], EXCESS / (TEMPERATURE / 2))
-        likely = labels.new_zeros(len(labels), len(count) + self.outlier_class)  # not used for hidden nodes
-        likely[rows, : len(count)] = TEMPERATURE * model.log_likelihood(count, total, model.inner)
-        if self.outlier_class:  # the last column: a class without labels
-            none = count.new_zeros(1), total.new_zeros(1, total.shape[-1])
-            likely[rows, len(count) :] = TEMPERATURE * model.log_likelihood(*none)
-        neighbours = Neighbours(graph, view)
-        agreement = within.kept.agreement if within.kept else neighbours.agreement(labels[:, :known])
-        heeded = self.propagation_weight * agreement
-        told = F.pad(labels, (0, int(self.outlier_class)))
-
-        def answers(times: int) -> Tensor:
-            """Return logits (nodes, columns) after `times` updates by the neighbours' predictions."""
-            logits = likely
-            for _ in range(times if self.hears else 0):
-                heard = neighbours.mean(logits.softmax(-1).mul_(free).add_(told))
-                logits = torch.addcmul(likely, heard, heeded)
-            return logits
-
+            model.limit_penalty(unlabelled[rows, 0], EXCESS / (TEMPERATURE / 2))
+        neighbours, known, kept = Neighbours(graph, view), within.known, within.kept
+        agreement = kept.agreement if kept else neighbours.agreement(labels[:, :known])
+        weights = Weights(
+            unlabelled=self.unlabelled_weight,
+            most=within.count if kept else torch.full_like(within.count, MOST),
+            neighbours=self.propagation_weight * agreement,
+            rounds=ROUNDS if self.uses_unlabelled else 0,
+            spreads=self.uses_neighbours,
+        )
         # The first classes need no unlabelled nodes, if their many labels can be read today.
-        sure = 0 if self.few_of_all or within.kept else known
-        for _ in range(ROUNDS if self.counts_unlabelled and len(count) > sure else 0):
-            soft = self.unlabelled_weight * free * answers(HEARD_IN_A_ROUND).softmax(-1)[:, sure : len(count)]
-            soft = soft * (MOST / soft.sum(0).clamp(min=LEAST)).clamp(max=1)
-            sums = total[sure:] + model.sums(soft[rows])
-            counts = count[sure:] + soft.sum(0)
-            likely[rows, sure : len(count)] = TEMPERATURE * model.log_likelihood(counts, sums)
-        likely, told = likely[:, : len(count)], labels
-        return answers(HEARD_AT_LAST), free
+        fixed = 0 if self.few_of_all or kept else known
+        nodes = Nodes(labels, unlabelled, rows)
+        return mixture.fit(model, within.count, fixed, nodes, neighbours, weights), unlabelled
 
     def open_set_logits(self, shared: Shared, view: View, task: Task) -> Tensor:
         """Return log-likelihood ratios (queries, classes) to a class that has no name yet.
@@ -386,12 +361,12 @@ class PosteriorMeans(OnFeatures):
         graph: Graph,
         view: View,
         labels: Tensor,
-        settled: tuple[Tensor, ...],
+        whitened: tuple[Tensor, ...],
         learnt: Tensor | None,
         task: Task,
     ) -> Tensor:
         """Return log-likelihood ratios (nodes, classes)."""
-        rows, within, model = self._model(graph, view, labels, settled, learnt, task)
+        rows, within, model = self._model(graph, view, labels, whitened, learnt, task)
         count, total = within.count, model.total
         # Classes to come resemble those that came since session 0. At session 0 it is the mean of all: zero.
         came = total[within.known :] / count[within.known :].unsqueeze(-1)
@@ -406,23 +381,23 @@ class PosteriorMeans(OnFeatures):
         graph: Graph,
         view: View,
         labels: Tensor,
-        settled: tuple[Tensor, ...],
+        whitened: tuple[Tensor, ...],
         learnt: Tensor | None,
         task: Task,
     ) -> tuple[Tensor, Within, TwoCovariances]:
         """Return the visible nodes, their statistics, and the model of one seed."""
         rows = _rows_of(view)
         within = self._within(labels[rows], view.learnable[rows], task)
-        found = self._recovered(graph, view, settled, rows)
+        found = self._recovered(graph, view, whitened, rows)
         return rows, within, TwoCovariances(within, found, None if learnt is None else learnt[rows])
 
-    def _recovered(self, graph: Graph, view: View, settled: tuple[Tensor, ...], rows: Tensor) -> Settled:
-        """Return `Settled` without padding, and with points."""
-        count = len(Settled._fields)
-        found, sources = Settled(*settled[:count]), settled[count:]
+    def _recovered(self, graph: Graph, view: View, whitened: tuple[Tensor, ...], rows: Tensor) -> Whitened:
+        """Return `Whitened` without padding, and with points."""
+        count = len(Whitened._fields)
+        found, sources = Whitened(*whitened[:count]), whitened[count:]
         if sources:
             points = self._fixed_features(graph, view, sources, rows).sub_(found.centre)
-            divide(points, found.root)
+            whiten(points, found.root)
         else:
             points = found.points[: len(rows)]
         return found._replace(points=points, inner=found.inner[: len(rows)], length=found.length[: len(rows)])
@@ -436,37 +411,6 @@ class PosteriorMeans(OnFeatures):
         return Within(labels, known, visible, kept, self.width, self.share[0])
 
 
-def kept_today(kept: Evidence, task: Task, exemplars: Tensor | None) -> Evidence:
-    """Return `kept` as it counts today. Class means have moved, by as much as their exemplars tell.
-
-    `exemplars` are the mean features of the exemplars today (classes, width); without them, no mean moves.
-
-    A class mean moves by a variance `DRIFT`. The mean of M exemplars moves along. It moves differently by the
-    variance `MOVES` (1/M - 1/n), because they are M of the n labelled nodes. So it is trusted in part.
-    """
-    labels = torch.cat([kept.counts, kept.shots])
-    if not task.exemplars:
-        return kept.aged(torch.full_like(labels, DRIFT))
-    many = (task.exemplars[0][: len(labels)] >= 0).sum(-1)
-    trust = DRIFT / (DRIFT + MOVES * (1 / many - 1 / labels).clamp(min=0))
-    if exemplars is not None:
-        kept = kept.moved(trust.unsqueeze(-1) * (exemplars[: len(labels)] - kept.exemplars))
-    return kept.aged(DRIFT * (1 - trust))
-
-
-def _exemplar_means(features: Tensor, task: Task, rows: Tensor | None = None) -> Tensor | None:
-    """Return the mean features (classes, width) of the exemplars, if there are any.
-
-    `rows` are the nodes in `features`, in ascending order, if these are not all nodes.
-    """
-    if not task.exemplars:
-        return None
-    (nodes,) = task.exemplars
-    places = nodes.clamp(min=0) if rows is None else torch.searchsorted(rows, nodes)
-    there = (nodes >= 0).to(features.dtype)
-    return ((there / there.sum(-1, keepdim=True)).unsqueeze(-2) @ features[places]).squeeze(-2)
-
-
 def _forgets(graph: Graph) -> bool:
     """Return whether points are computed again for every use: on a GPU, where memory is scarcer than time."""
     return graph.device.type == "cuda"
@@ -475,59 +419,3 @@ def _forgets(graph: Graph) -> bool:
 def _rows_of(view: View) -> Tensor:
     """Return the visible nodes in ascending order."""
     return view.visible.nonzero().squeeze(-1)
-
-
-def smoothed_shares(labels: Tensor) -> Tensor:
-    """Return smoothed shares of the labelled nodes in each class (nodes, classes); each column sums to 1."""
-    told = labels / labels.sum(0)
-    return (1 - LABEL_SMOOTHING) * told + LABEL_SMOOTHING * told.mean(-1, keepdim=True)
-
-
-def taught_shares(told: Tensor, found: Tensor) -> Tensor:
-    """Return the mix of the labelled shares `told` and the probabilities `found` of unlabelled nodes.
-
-    All are (nodes, classes).
-    """
-    return (1 - TAUGHT) * told + TAUGHT * found / found.sum(0).clamp(min=1)
-
-
-def most_confident(found: Tensor) -> Tensor:
-    """Return `found` (nodes, classes), but zeros for all nodes except the most confident ones.
-
-    These are the most confident `CONFIDENT` of all nodes, and the `EACH` most confident nodes of every class.
-    Nodes whose probabilities are all zero do not count. Of equally confident nodes, all or none stay.
-    """
-    highest = found.amax(-1)
-    count = (CONFIDENT * (highest > 0).sum()).long().clamp(min=1).view(1)
-    least = highest.sort(descending=True).values.gather(0, count - 1)
-    winners = found * (found == highest.unsqueeze(-1))  # zeros but for the most probable class of a node
-    of_class = winners.topk(min(EACH, len(winners)), 0).values[-1].clamp(min=LEAST)
-    return found * ((highest >= least) | (winners >= of_class).any(-1)).unsqueeze(-1)
-
-
-class Neighbours:
-    """Averages over the visible neighbours of each node."""
-
-    def __init__(self, graph: Graph, view: View) -> None:
-        self._graph, self._view = graph, view._replace(scale=view.visible)  # propagation is then a plain sum
-        self._share = 1 / (view.log_degree.exp() - 1).clamp(min=1).unsqueeze(-1)
-
-    def mean(self, values: Tensor) -> Tensor:
-        """Return neighbour averages (nodes, columns) of `values`, which are zero for nodes to ignore."""
-        return self._sum(values).mul_(self._share)
-
-    def agreement(self, labels: Tensor) -> Tensor:
-        """Return how much more often labelled neighbours share a class than by chance, as a tensor (1,).
-
-        `labels` is (nodes, classes).
-        """
-        seen = self._sum(labels)  # (nodes, classes) labelled neighbours per class
-        pairs = labels.mT @ seen  # (classes, classes)
-        edges = pairs.sum().clamp(min=1)
-        chance = (pairs.sum(0) / edges).square().sum()
-        return (
-            ((pairs.diagonal().sum() / edges - chance) / (1 - chance).clamp(min=LEAST)).clamp(min=0).view(1)
-        )
-
-    def _sum(self, values: Tensor) -> Tensor:
-        return self._graph.aggregate(values, self._view) - values  # propagation includes the node itself

@@ -8,44 +8,16 @@ import torch
 from torch import Tensor
 
 from hagmeta.layers.statistics import LEAST, mean_variance, moment, shrunk
+from hagmeta.methods.posterior_means.evidence import Evidence
 
 TOTAL = 0.1  # share of the covariance of all visible nodes in the within-class covariance
 RIDGE = 0.02  # minimum share of equal variances in it; larger if there are fewer labels than columns
 PRIOR = 0.1  # share of the within-class covariance in the covariance of class means
+KEPT_PRIOR = 0.3  # the same if labels are gone: means that were kept are less certain
 NODES = 4096  # rows per chunk of a product
 
 
-class Evidence(NamedTuple):
-    """Statistics of classes whose labels are gone: the known classes of session 0, then the others."""
-
-    means: Tensor  # (known, width)
-    counts: Tensor  # (known,) labels per class
-    scatter: Tensor  # (width, width) sum of the covariances of the known classes
-    agreement: Tensor  # (1,) how often labelled neighbours share a class: 0 is chance level, 1 is always
-    sums: Tensor  # (others, width) sums over the labelled nodes of each class
-    shots: Tensor  # (others,) labels per class
-    exemplars: Tensor  # (known + others, width) means of the nodes that keep their labels, if any do
-
-    def _parts(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of the known classes, and those of the others."""
-        return values.split([len(self.counts), len(self.shots)])
-
-    def moved(self, way: Tensor) -> Evidence:
-        """Return evidence whose class means moved by `way` (known + others, width)."""
-        old, other = self._parts(way)
-        return self._replace(means=self.means + old, sums=self.sums + self.shots.unsqueeze(-1) * other)
-
-    def aged(self, drift: Tensor) -> Evidence:
-        """Return evidence that counts less, because class means move by variances `drift` (known + others,).
-
-        The mean of n labels is as uncertain as that of n / (1 + n drift) labels of today.
-        """
-        old, other = self._parts(1 + drift * torch.cat([self.counts, self.shots]))
-        sums = self.sums / other.unsqueeze(-1)
-        return self._replace(counts=self.counts / old, sums=sums, shots=self.shots / other)
-
-
-class Settled(NamedTuple):
+class Whitened(NamedTuple):
     """Features in whitened coordinates, where the within-class covariance is the identity.
 
     Rows are visible nodes in ascending order. Behind them, arrays are padded to the number of all nodes.
@@ -57,7 +29,7 @@ class Settled(NamedTuple):
     sums: Tensor  # (classes, width) sums of the points over the labels of each class
     middles: Tensor  # (known + 1, width) means of the points of each known class, and of all visible nodes
     centre: Tensor  # (width,) mean of the known class means, subtracted from the features
-    root: Tensor  # (width, width) Cholesky factor of the covariance, by which the features were divided
+    root: Tensor  # (width, width) Cholesky factor of the covariance, which whitens the features
     variance: Tensor  # () target of the shrinkage: mean variance of all columns but the encoder's, or NaN
     traces: Tensor  # (2,) sum of the shrunk variances, and sum of squares of the known class means
 
@@ -76,7 +48,7 @@ class Within:
         self.labels, self.known, self.kept = labels, known, kept
         self.count = labels.sum(0)  # (classes,) labels per class
         if kept:
-            self.count = self.count + self._padded(torch.cat([kept.counts, kept.shots]).unsqueeze(-1))[:, 0]
+            self.count = self.count + self._padded(kept.all_sums()[1].unsqueeze(-1))[:, 0]
         by_labels = (1 - self.count[:known].sum() / width).clamp(min=RIDGE)
         self._equal = torch.where(share > 0, share.to(by_labels.dtype), by_labels)
         self._every = torch.cat([labels, visible.unsqueeze(-1)], -1).mT  # (classes + 1, nodes)
@@ -91,21 +63,21 @@ class Within:
         """Return `rows` of the first classes, padded with zeros for the other classes."""
         return torch.cat([rows, rows.new_zeros(self.labels.shape[-1] - len(rows), rows.shape[-1])])
 
-    def settled(self, features: Tensor, columns: int) -> Settled:
+    def whitened(self, features: Tensor, columns: int) -> Whitened:
         """Whiten `features` (nodes, width) in place, of which the last `columns` are the encoder's."""
         sums, means, centre = self._centred(features)
         middles, covariance = self._covariance(features, sums)
         variance = shrinkage_target(covariance, columns)
         covariance = shrunk(covariance, self._equal, variance)
         root = torch.linalg.cholesky_ex(covariance).L
-        divide(features, root)
-        total = _divided(sums[:-1], root) + self._kept_sums(centre, root)
-        return Settled(
+        whiten(features, root)
+        total = _whitened(sums[:-1], root) + self._kept_sums(centre, root)
+        return Whitened(
             points=features,
             inner=features @ total.mT,
             length=features.square().sum(-1),
             sums=total,
-            middles=_divided(middles, root),
+            middles=_whitened(middles, root),
             centre=centre,
             root=root,
             variance=variance,
@@ -140,31 +112,30 @@ class Within:
             covariance = covariance + (1 - TOTAL) * self.kept.scatter / self.known
         return middles, covariance
 
-    def residuals(self, settled: Settled, learnt: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the whitened residuals of the `learnt` features given the settled ones, and the new traces.
+    def residuals(self, whitened: Whitened, learnt: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the whitened residuals of the `learnt` features given the whitened ones, and the new traces.
 
-        The residuals are (nodes, columns): the part that the settled features do not predict.
+        The residuals are (nodes, columns): the part that the whitened features do not predict.
         """
         middles = self._shares @ learnt
         means, centre = middles[:-1], middles[:-1].mean(0)
         learnt, middles = learnt - centre, self._weights * (middles - centre)
         weighed = self._weight.unsqueeze(-1) * learnt
-        told = (1 - self._equal) * (settled.points.mT @ weighed - settled.middles.mT @ middles)
-        variance = settled.variance if len(told) else None  # None: there are only the encoder's columns
+        known = (1 - self._equal) * (whitened.points.mT @ weighed - whitened.middles.mT @ middles)
+        variance = whitened.variance if len(known) else None  # None: there are only the encoder's columns
         covariance = learnt.mT @ weighed - (middles / self._weights).mT @ middles
         covariance = shrunk(covariance, self._equal, variance)
-        root = torch.linalg.cholesky_ex(covariance - told.mT @ told).L
-        points = learnt.addmm_(settled.points, told, alpha=-1)
-        divide(points, root)
-        return points, settled.traces + _traces(covariance, means - centre)
+        root = torch.linalg.cholesky_ex(covariance - known.mT @ known).L
+        points = learnt.addmm_(whitened.points, known, alpha=-1)
+        whiten(points, root)
+        return points, whitened.traces + _traces(covariance, means - centre)
 
     def _kept_sums(self, centre: Tensor, root: Tensor) -> Tensor | float:
         """Return the kept sums over labels that are gone (classes, width), in the whitened coordinates."""
         if not self.kept:
             return 0.0
-        of_known = self.kept.means * self.kept.counts.unsqueeze(-1)
-        sums, counts = torch.cat([of_known, self.kept.sums]), torch.cat([self.kept.counts, self.kept.shots])
-        return self._padded(_divided(sums - counts.unsqueeze(-1) * centre, root))
+        sums, counts = self.kept.all_sums()
+        return self._padded(_whitened(sums - counts.unsqueeze(-1) * centre, root))
 
 
 def shrinkage_target(covariance: Tensor, columns: int) -> Tensor:
@@ -177,14 +148,14 @@ def _traces(covariance: Tensor, means: Tensor) -> Tensor:
     return torch.stack([covariance.diagonal().sum(), means.square().sum()])
 
 
-def _divided(rows: Tensor, root: Tensor) -> Tensor:
+def _whitened(rows: Tensor, root: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(root, rows.mT, upper=False).mT
 
 
-def divide(rows: Tensor, root: Tensor) -> None:
-    """Replace `rows` by `_divided`, in chunks: a copy of all rows would double the memory."""
+def whiten(rows: Tensor, root: Tensor) -> None:
+    """Replace `rows` by `_whitened`, in chunks: a copy of all rows would double the memory."""
     for some in rows.split(NODES):
-        some.copy_(_divided(some, root))
+        some.copy_(_whitened(some, root))
 
 
 class TwoCovariances:
@@ -199,11 +170,11 @@ class TwoCovariances:
     `limit_penalty` bounds this excess.
     """
 
-    def __init__(self, within: Within, settled: Settled, learnt: Tensor | None) -> None:
-        self._points, traces = [settled.points], settled.traces
-        self.total, self.inner, length = settled.sums, settled.inner, settled.length  # over labels
+    def __init__(self, within: Within, whitened: Whitened, learnt: Tensor | None) -> None:
+        self._points, traces = [whitened.points], whitened.traces
+        self.total, self.inner, length = whitened.sums, whitened.inner, whitened.length  # over labels
         if learnt is not None:
-            points, traces = within.residuals(settled, learnt)
+            points, traces = within.residuals(whitened, learnt)
             sums = within.labels.mT @ points
             self._points.append(points)
             self.total = torch.cat([self.total, sums], -1)
@@ -216,8 +187,9 @@ class TwoCovariances:
         values, vectors = values[1:].clamp(min=LEAST), vectors[:, 1:]  # centred means lose one dimension
         turned = vectors / values.sqrt()
         self._axes = spread.mT @ turned  # (width, known - 1)
-        self._floor = PRIOR * traces[1] / freedom / traces[0]
-        self._spread = self._floor + (1 - PRIOR) * values  # (known - 1,)
+        prior = KEPT_PRIOR if within.kept else PRIOR
+        self._floor = prior * traces[1] / freedom / traces[0]
+        self._spread = self._floor + (1 - prior) * values  # (known - 1,)
         self._directions = self.total.shape[-1] - known + 1  # those that are not spanned by known class means
         self._empty: Tensor | float = 0.0  # the part of these directions that residuals do not fill
         self._excess = 0.0

@@ -8,7 +8,8 @@ import torch
 from scipy.special import log_softmax
 from scipy.stats import multivariate_normal
 
-from hagmeta.layers.played_classes import (
+from hagmeta.methods.posterior_means.model import PRIOR, TOTAL
+from hagmeta.methods.posterior_means.shrinkage import (
     DRAWS,
     HELD_OUT,
     MOST_QUERIES,
@@ -17,7 +18,6 @@ from hagmeta.layers.played_classes import (
     _fold_losses,
     chosen_share,
 )
-from hagmeta.layers.two_covariances import PRIOR, TOTAL
 
 CLASSES, SHOTS = 6, 3
 
@@ -28,8 +28,8 @@ def made(width: int, each: int, correlated: float) -> tuple[np.ndarray, np.ndarr
     labels = np.repeat(np.arange(CLASSES), each)
     noise = rng.normal(size=(len(labels), width)) + correlated * rng.normal(size=(len(labels), 1))
     features = 1.5 * rng.normal(size=(CLASSES, width))[labels] + noise
-    luck = [rng.random(CLASSES), *rng.random((1 + DRAWS, len(labels)))]
-    return features, np.eye(CLASSES)[labels], luck
+    drawn = [rng.random(CLASSES), *rng.random((1 + DRAWS, len(labels)))]
+    return features, np.eye(CLASSES)[labels], drawn
 
 
 def losses_of_one_draw(
@@ -93,12 +93,12 @@ def test_losses_are_those_of_the_model_on_played_classes() -> None:
 def test_few_labels_ask_for_more_shrinkage_than_many(
     width: int, each: int, correlated: float, least: float, most: float
 ) -> None:
-    features, labels, luck = made(width, each, correlated)
-    found = chosen_share(torch.tensor(features), torch.tensor(labels), 0, SHOTS, [*map(torch.tensor, luck)])
+    features, labels, drawn = made(width, each, correlated)
+    found = chosen_share(torch.tensor(features), torch.tensor(labels), 0, SHOTS, [*map(torch.tensor, drawn)])
     assert least <= found.item() <= most + 1e-6
 
 
 def test_three_known_classes_are_too_few_to_play() -> None:
-    features, labels, luck = made(width=3, each=9, correlated=0)
+    features, labels, drawn = made(width=3, each=9, correlated=0)
     few = torch.tensor(labels)[:, :3]
-    assert chosen_share(torch.tensor(features), few, 0, SHOTS, [*map(torch.tensor, luck)]) == 0
+    assert chosen_share(torch.tensor(features), few, 0, SHOTS, [*map(torch.tensor, drawn)]) == 0

@@ -19,22 +19,22 @@ from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.layers.head import LABEL_SMOOTHING
 from hagmeta.layers.subspaces import leading_words, spectrum
-from hagmeta.layers.two_covariances import PRIOR, RIDGE, TOTAL, Evidence, TwoCovariances, Within
-from hagmeta.methods import make_method, posterior_means
-from hagmeta.methods.base import Sizes, Task
-from hagmeta.methods.posterior_means import (
-    DRIFT,
-    MOVES,
-    RETURN,
-    TAUGHT,
-    Neighbours,
-    kept_today,
-    most_confident,
+from hagmeta.methods.base import Task
+from hagmeta.methods.posterior_means import evidence, method, mixture, model
+from hagmeta.methods.posterior_means.evidence import DRIFT, NODE_DRIFT, Evidence, kept_today
+from hagmeta.methods.posterior_means.method import RETURN
+from hagmeta.methods.posterior_means.mixture import PSEUDO_LABELS, Neighbours, most_confident
+from hagmeta.methods.posterior_means.model import (
+    KEPT_PRIOR,
+    PRIOR,
+    RIDGE,
+    TOTAL,
+    TwoCovariances,
+    Within,
 )
 from hagmeta.sparse.graph import Graph, View
 from hagmeta.sparse.inputs import make_inputs
 from hagmeta.testing import records_of, results
-from tests.hagmeta.kinds import one_of_each_kind
 
 CPU = torch.device("cpu")
 KNOWN, WIDTH = 6, 9
@@ -80,7 +80,8 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
     variance = within.diagonal()[: WIDTH - columns].mean()
     within = (1 - ridge) * within + ridge * variance * np.eye(WIDTH)
     between = np.cov(means.T)
-    between = (1 - PRIOR) * between + PRIOR * np.trace(between) / np.trace(within) * within
+    prior = KEPT_PRIOR if gone else PRIOR
+    between = (1 - prior) * between + prior * np.trace(between) / np.trace(within) * within
     expected = []
     for rows in [*old, nodes[labels == KNOWN]]:
         # Of jointly Gaussian values: a new node given the mean of those that are known.
@@ -90,17 +91,17 @@ def test_the_likelihood_of_a_node_is_the_predictive_of_the_two_covariance_model(
         expected.append(multivariate_normal(mean, covariance).logpdf(every))
     told = np.zeros((len(every), KNOWN + 1))
     told[np.arange(len(labels)), labels] = 1
-    evidence = None
+    kept = None
     if gone:
         told[:, :KNOWN] = 0
         counts, none = np.full(KNOWN, float(each)), np.zeros((0, WIDTH))
-        evidence = Evidence(*map(torch.tensor, (means, counts, scatter, [0.0], none, none[:, 0], none)))
+        kept = Evidence(*map(torch.tensor, (means, counts, scatter, [0.0], none, none[:, 0], none)))
     points, visible = torch.tensor(every), torch.ones(len(every), dtype=torch.float64)
-    around = Within(torch.tensor(told), KNOWN, visible, evidence, WIDTH, torch.tensor(chosen))
+    around = Within(torch.tensor(told), KNOWN, visible, kept, WIDTH, torch.tensor(chosen))
     later = columns if learns else 0
-    settled = around.settled(points[:, : WIDTH - later], columns - later)
-    model = TwoCovariances(around, settled, points[:, WIDTH - later :] if learns else None)
-    found = model.log_likelihood(around.count, model.total).numpy()
+    whitened = around.whitened(points[:, : WIDTH - later], columns - later)
+    likelihood = TwoCovariances(around, whitened, points[:, WIDTH - later :] if learns else None)
+    found = likelihood.log_likelihood(around.count, likelihood.total).numpy()
     # Up to what is the same for all classes: the scale of the coordinates.
     expected = np.stack(expected, 1)
     np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-5)
@@ -119,7 +120,7 @@ def model_of(labels: np.ndarray, share: float) -> tuple[TwoCovariances, Within]:
     told[places[labels >= 0], labels[labels >= 0]] = 1
     visible = torch.ones(len(labels), dtype=torch.float64)
     within = Within(torch.tensor(told), 2, visible, None, 60, torch.tensor(share))
-    return TwoCovariances(within, within.settled(torch.tensor(points), 0), None), within
+    return TwoCovariances(within, within.whitened(torch.tensor(points), 0), None), within
 
 
 def unlabelled(within: Within) -> Tensor:
@@ -154,21 +155,21 @@ def test_the_penalty_is_finite_if_known_means_span_all_directions() -> None:
     draw, labels = np.random.default_rng(1), np.repeat([0, 1, 2], 20)
     visible = torch.ones(60, dtype=torch.float64)
     within = Within(torch.tensor(np.eye(3)[labels]), 3, visible, None, 2, torch.tensor(0.1))
-    model = TwoCovariances(within, within.settled(torch.tensor(draw.normal(size=(60, 2))), 0), None)
+    model = TwoCovariances(within, within.whitened(torch.tensor(draw.normal(size=(60, 2))), 0), None)
     model.limit_penalty(unlabelled(within), 0.0)
     assert model.log_likelihood(within.count, model.total).isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("visibility", "in_targets"), [("arriving", True), pytest.param("whole", False, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("visibility", "in_targets"), [("arriving", True), ("whole", False)])
 def test_the_limit_changes_predictions_but_not_what_teaches_if_nodes_of_classes_to_come_are_visible(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, visibility: str, in_targets: bool
 ) -> None:
     with_limit, without = (
-        tiny(method="posterior-means", visibility=visibility, capped_penalty=it_is) for it_is in (True, False)
+        tiny(method="posterior-means", tukey=0.7, visibility=visibility, capped_penalty=limited)
+        for limited in (True, False)
     )
-    monkeypatch.setattr(posterior_means, "EXCESS", 0.0)
+    monkeypatch.setattr(method, "EXCESS", 0.0)
     assert answers(with_limit, tiny_graph, [0, 3]) != answers(without, tiny_graph, [0, 3])
     shares, others = (recalled(config, tiny_graph, 0.8)[0] for config in (with_limit, without))
     assert torch.equal(shares, others) != in_targets
@@ -200,7 +201,7 @@ def test_kept_means_move_as_far_as_their_exemplars_tell() -> None:
     way = torch.tensor([1.0, 2.0, 3.0]).repeat(4, 1)
     now = kept_today(kept, task, 1 + way)
     # The posterior of a movement N(0, DRIFT) that was seen with noise: a finite population of n nodes.
-    noise = MOVES * torch.tensor([1 / 2 - 1 / 5, 1 / 4 - 1 / 100, 0.0])
+    noise = NODE_DRIFT * torch.tensor([1 / 2 - 1 / 5, 1 / 4 - 1 / 100, 0.0])
     posterior = 1 / (1 / DRIFT + 1 / noise)
     torch.testing.assert_close(now.means, 1 + (posterior / noise)[:2, None] * way[:2])
     torch.testing.assert_close(1 / now.counts, 1 / kept.counts + posterior[:2])
@@ -231,15 +232,17 @@ def test_exemplars_are_the_labels_that_rehearsal_allows(tiny_graph: Dataset, tin
                 assert nodes[nodes >= 0].tolist() == these.tolist()
 
 
+@pytest.mark.slow
 def test_exemplars_change_answers_unless_nodes_move_at_random(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     none, few = (tiny(method="posterior-means", rehearsal=r) for r in ("none", "1"))
     assert answers(few, tiny_graph) != answers(none, tiny_graph)
-    monkeypatch.setattr(posterior_means, "MOVES", 1e12)
+    monkeypatch.setattr(evidence, "NODE_DRIFT", 1e12)
     assert answers(few, tiny_graph) == answers(none, tiny_graph)
 
 
+@pytest.mark.slow
 def test_the_encoder_goes_back_before_a_session_if_nodes_of_classes_to_come_are_visible(
     tiny_graph: Dataset, tiny: Tiny
 ) -> None:
@@ -322,10 +325,16 @@ def usual_answers() -> list[Any]:
 @pytest.mark.parametrize(
     "off",
     [
-        *({name: 0} for name in ("unlabelled_weight", "propagation_weight")),
-        *({name: False} for name in ("refitted", "simulated_sessions", "outlier_class")),
-        *(pytest.param(off, marks=pytest.mark.slow) for off in ({"tukey": 1}, {"random_features": 0})),
-        pytest.param({"finetune_steps": 0}, marks=pytest.mark.slow),
+        {"unlabelled_weight": 0},
+        *(
+            pytest.param({name: value}, marks=pytest.mark.slow)
+            for value, names in (
+                (0, ("propagation_weight", "random_features", "finetune_steps")),
+                (False, ("refitted", "simulated_sessions")),
+                (0.5, ("tukey",)),
+            )
+            for name in names
+        ),
     ],
 )
 def test_every_part_counts(
@@ -336,26 +345,26 @@ def test_every_part_counts(
     assert answers(tiny(**usual | off), tiny_graph) != usual_answers
 
 
-@pytest.mark.parametrize("features", ["both", pytest.param("propagated", marks=pytest.mark.slow)])
 def test_points_that_are_computed_again_are_the_same_to_the_bit(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, features: str
+    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tiny(method="posterior-means", features=features)
+    config = tiny(method="posterior-means", features="propagated")
     stored = results(config, [1], tiny_graph)
-    monkeypatch.setattr(posterior_means, "_forgets", lambda graph: True)  # as on a GPU
+    monkeypatch.setattr(method, "_forgets", lambda graph: True)  # as on a GPU
     assert results(config, [1], tiny_graph) == stored
 
 
 def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
     tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posterior_means, "DRIFT", 0.0)  # nothing drifts
+    monkeypatch.setattr(evidence, "DRIFT", 0.0)  # nothing drifts
+    monkeypatch.setattr(model, "KEPT_PRIOR", PRIOR)
     # Labelled nodes are fixed at their labels while these may be read: without neighbours nothing hears that.
     settings = {"method": "posterior-means", "visibility": "whole", "refitted": False}
     alone = settings | {"unlabelled_weight": 0, "propagation_weight": 0, "finetune_steps": 0}
     assert answers(tiny(**alone, rehearsal="none"), tiny_graph) == answers(tiny(**alone), tiny_graph)
     # And no label of an earlier session is looked at.
-    read = posterior_means.labels_of
+    read = method.labels_of
     gone: list[int] = []
 
     def watched(*arguments: object) -> Tensor:
@@ -363,7 +372,7 @@ def test_what_is_kept_is_all_that_labels_tell_where_the_graph_does_not_grow(
         gone.append(int((labels.sum(-2) == 0).sum()))
         return labels
 
-    monkeypatch.setattr(posterior_means, "labels_of", watched)
+    monkeypatch.setattr(method, "labels_of", watched)
     records_of(tiny(**settings, rehearsal="none"), [0], tiny_graph, mode="plain")
     assert max(gone) == 6  # in the last session, four known classes and two that came in the first
 
@@ -380,9 +389,7 @@ def test_without_labels_to_read_again_neither_basis_nor_encoder_changes(
     ("rehearsal", "moves"),
     [
         ("50", True),
-        ("2", False),
-        pytest.param("all", True, marks=pytest.mark.slow),
-        pytest.param("none", False, marks=pytest.mark.slow),
+        pytest.param("2", False, marks=pytest.mark.slow),
     ],
 )
 def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
@@ -397,15 +404,11 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     assert changed == learnt | {"share"}  # which is chosen at session 0
 
 
-@pytest.mark.parametrize("protocol", ["strict", pytest.param("released", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "features", [{"features": "propagated"}, {"features": "encoder", "random_features": 0}], ids=str
 )
-@pytest.mark.parametrize("steps", [0, 2])
-def test_any_features_will_do(
-    tiny_graph: Dataset, tiny: Tiny, protocol: str, features: dict[str, Any], steps: int
-) -> None:
-    config = tiny(method="posterior-means", protocol=protocol, finetune_steps=steps, **features)
+def test_any_features_will_do(tiny_graph: Dataset, tiny: Tiny, features: dict[str, Any]) -> None:
+    config = tiny(method="posterior-means", finetune_steps=0, **features)
     (record,) = records_of(config, [0], tiny_graph)
     assert record["macro_accuracy"][-1] > 0.2  # of eight classes
 
@@ -450,14 +453,15 @@ def test_a_class_is_taught_by_its_labels_and_by_visible_nodes_that_may_be_of_it(
     torch.testing.assert_close(shares.sum(0), torch.ones(len(rows)))
     newest = task.support[0, -1]  # half of the weight, less what smoothing gives to other classes
     torch.testing.assert_close(
-        shares[newest, -1].sum(), torch.tensor((1 - TAUGHT) * (1 - LABEL_SMOOTHING * (1 - 1 / len(rows))))
+        shares[newest, -1].sum(),
+        torch.tensor((1 - PSEUDO_LABELS) * (1 - LABEL_SMOOTHING * (1 - 1 / len(rows)))),
     )
 
 
 def test_only_the_most_confident_nodes_teach_if_nodes_of_classes_to_come_are_visible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(posterior_means, "EACH", 1)
+    monkeypatch.setattr(mixture, "EACH", 1)
     highest = torch.tensor([0.0, 0.9, 0.6, 0.8, 0.7, 0.95, 0.65, 0.55, 0.99])  # the first is not unlabelled
     found = torch.stack([highest, (1 - highest) * (highest > 0)], -1)
     kept = most_confident(found)
@@ -480,22 +484,3 @@ def test_some_nodes_do_not_teach_under_whole_visibility_alone(
     shares, _, view, _ = recalled(tiny(method="posterior-means", visibility=visibility), tiny_graph)
     silent = ~shares.any(-1) & (view.learnable[0] > 0)
     assert silent.any() == some
-
-
-@pytest.mark.parametrize(
-    "head", one_of_each_kind(["sgc-ncm", "sgc-ridge", "sgc-lda", "ranpac", "fecam"], kinds=("sgc-lda",))
-)
-def test_other_heads_can_be_put_on_its_features(
-    tiny_graph: Dataset, tiny: Tiny, visible: np.ndarray, head: str
-) -> None:
-    graph = Graph(tiny_graph, CPU)
-    words, rows = make_inputs("tf-idf", tiny_graph.features, visible)
-    view = seen(graph, visible)._replace(narrow=(torch.from_numpy(words), torch.from_numpy(rows)))
-    features, same = [], {"tukey": 0.7, "random_features": 1500}
-    sizes = Sizes(9, 4, 2, 10, narrow=8, nodes=graph.num_nodes)
-    for method in (head, "posterior-means"):
-        config = resolve(tiny(method=method, features="propagated", refitted=True, **same))
-        features.append(make_method(config, sizes, 0).all_features(graph, view))
-    torch.testing.assert_close(features[0], features[1], rtol=0, atol=0)
-    as_usual = answers(tiny(method=head), tiny_graph)
-    assert answers(tiny(method=head, refitted=True), tiny_graph) != as_usual
