@@ -17,8 +17,7 @@ from rich.console import Console
 from hagmeta.common.command import plain_console
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.home import make_home
-from hagmeta.common.records.differences import differing
-from hagmeta.config.run_config import RunConfig, remarks, scopes_of
+from hagmeta.config.run_config import RunConfig, remarks
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import check_features
 from hagmeta.scenarios import ProtocolSettings
@@ -28,15 +27,24 @@ from study.execution import Launch, run, start_ray
 from study.finish import finish
 from study.options import LaunchOptions
 from study.planning import data
+from study.planning.cost import TimeLeft, counts, rough_text
 from study.planning.packing import MOST_SEEDS, Packing
 from study.planning.plan import Plan, finished, make_plan
 from study.planning.plugin_changes import check_unchanged
 from study.running import added_metrics as measuring
 from study.running import mps
 from study.space import spaces as spaces
+from study.space.design import in_words
 from study.space.spaces import Space
 from study.store.store import Scan, Store
-from study.terminal.naming import TrialNames, counted, settings_text, wrapped
+from study.terminal.naming import counted, names_of, settings_text, wrapped
+from study.terminal.progress import show_state
+
+OPTIONS_OF_RUNS = {
+    "--drop-small": "--set drop_small=true",
+    "--k-shot": "k_shot",
+    "--classes B T E": "classes",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ def launch(
 
     Raises:
         UserError: The study cannot run as requested; nothing has started.
-        LaunchBroken: Ray has died. Finished runs are kept.
+        LaunchBroken: Ray has died or does not start. Finished runs are kept.
         KeyboardInterrupt: The user has stopped the launch. Finished runs are kept, and its Ray has ended.
     """
     console = console or plain_console()
@@ -160,11 +168,15 @@ def _record(launch: Launch, space: Space, options: LaunchOptions) -> dict[str, A
 
 
 def _show(space: Space, store: Store, options: LaunchOptions, console: Console) -> None:
-    """Print what a launch would run."""
+    """Print what a launch would run, and what one that runs already is doing."""
+    if store.runs.is_dir() and store.is_in_use():
+        console.print("a launch is running in this folder:")
+        console.print(show_state(store.status) or "no trial has started")
     if space.search is not None:
         from study.search import workflow
 
         workflow.show(space, store, console)
+        _show_designs(space, console)
         return
     scan = store.scan(set_aside=False)
     done = finished(scan, space.resolved, store, options.save_embeddings)
@@ -172,14 +184,21 @@ def _show(space: Space, store: Store, options: LaunchOptions, console: Console) 
     separate = Packing(seeds=options.seeds_per_trial or options.members_per_trial or MOST_SEEDS)
     plan = make_plan(space.resolved, space.seeds, done, separate)
     _describe(plan, space, scan, console)
-    settings = {config.hash(): config.canonical() for config in plan.configs}
-    values = list(settings.values())
-    names = TrialNames(values, differing(values, scopes_of(plan.configs)))
+    _show_designs(space, console)
+    names = names_of(plan.configs)
     if names.common:
         console.print(f"common values: {settings_text(names.common)}")
     for trial in plan.trials:
-        name = names.of([settings[trial.config.hash()]], trial.seeds)
+        name = names.of([trial.config.canonical()], trial.seeds)
         print(wrapped(f"{trial.name}  ", name, console.width))
+    if plan.missing:
+        console.print(f"takes {rough_text(counts(plan.trials), TimeLeft(store.latest()))}", soft_wrap=True)
+
+
+def _show_designs(space: Space, console: Console) -> None:
+    """Print the experimental designs of a study."""
+    for design in space.designs:
+        console.print(f"design: {in_words(design)}")
 
 
 @contextmanager
@@ -244,9 +263,19 @@ def _check_data(configs: Sequence[RunConfig]) -> dict[str, str]:
             if config.dataset == name:
                 check_features(config, dataset)
         for values in by_dataset[name]:
-            make_split(dataset, ProtocolSettings(**dict(zip(names, values, strict=True))), 0)
+            try:
+                make_split(dataset, ProtocolSettings(**dict(zip(names, values, strict=True))), 0)
+            except UserError as error:
+                raise UserError(_as_settings(str(error))) from None
         graphs[name] = dataset.fingerprint
     return graphs
+
+
+def _as_settings(text: str) -> str:
+    """Return an error with settings in place of the options of `hagmeta`, which a launch does not have."""
+    for option, setting in OPTIONS_OF_RUNS.items():
+        text = text.replace(option, setting)
+    return text
 
 
 def _describe(plan: Plan, space: Space, scan: Scan, console: Console) -> None:

@@ -45,6 +45,13 @@ def begin_ray(options: LaunchOptions, study: str) -> None:
     connection.begin_ray(ROOT, cpus=options.cpus_per_trial)
 
 
+def use_token() -> None:
+    """Let Ray use the token of a cluster if this machine has one; Ray reads this when it is imported."""
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")).expanduser()
+    if "RAY_AUTH_TOKEN" in os.environ or path.is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
 def end_ray() -> None:
     """Shut down the Ray of this launch, if there is one."""
     if "study.running.connection" in sys.modules:  # importing Ray takes a while

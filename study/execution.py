@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,25 @@ from hagmeta.common.files.home import home
 from hagmeta.common.plugins import plugins
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
+from study import early
 from study.options import LaunchOptions
 from study.planning import data
+from study.planning.cost import TimeLeft
 from study.planning.plan import Plan, Trial, make_plan
 from study.planning.plugin_changes import plugins_of
 from study.planning.resources import Kind, Resources, check_possible, choose_resources, count_lanes, uses_gpu
+from study.running.errors import LaunchBroken
 from study.running.loggers import make_loggers
 from study.space.design import Design
 from study.store.store import Store
-from study.terminal.naming import counted
+from study.terminal.naming import counted, names_of
 from study.terminal.progress import StudyProgress
 
 ROOT = Path(__file__).resolve().parent.parent
-TOKEN = "If the cluster uses a token, this machine needs the same one (see docs/guides/cluster.md)."
+TOKEN = (
+    "If the cluster uses a token, this machine needs the same one in ~/.ray/auth_token or RAY_AUTH_TOKEN "
+    "(see docs/guides/cluster.md)."
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Launch:
         search: How a search has chosen the configurations, for the report.
         failed: Whether samples of the search failed.
         seconds: The time left; None for no limit.
+        roles: What configurations of a search are, by hash: tuned or default.
     """
 
     plan: Plan
@@ -47,6 +54,7 @@ class Launch:
     search: dict[str, Any] | None = None
     failed: bool = False
     seconds: float | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
 
 
 def start_ray(configs: Iterable[RunConfig], options: LaunchOptions, console: Console) -> dict[str, float]:
@@ -54,12 +62,18 @@ def start_ray(configs: Iterable[RunConfig], options: LaunchOptions, console: Con
 
     Returns:
         The resources of the cluster.
+
+    Raises:
+        UserError: The cluster refuses the launch, or has too few resources.
+        LaunchBroken: Ray does not start on this machine.
     """
     if "study.running.connection" not in sys.modules or not sys.modules["study.running.connection"].is_up():
         where = (
             f"connecting to Ray at {options.address}" if options.address else "starting Ray on this machine"
         )
         console.print(f"{where}; this takes a few seconds", soft_wrap=True)
+    if options.address:
+        early.use_token()
     import ray  # takes seconds to import: only where it is needed
 
     from study.running import connection
@@ -76,11 +90,12 @@ def start_ray(configs: Iterable[RunConfig], options: LaunchOptions, console: Con
     except ray.exceptions.AuthenticationError as error:
         raise UserError(_first_line(error)) from None
     except Exception as error:  # Ray raises a bare Exception if its process does not start in time
-        where = f"no Ray cluster at --address {options.address}" if options.address else "cannot start Ray"
         reason = _first_line(error)
+        if not options.address:
+            raise LaunchBroken(f"cannot start Ray: {reason}; the machine may be busy.") from None
         if reason.startswith("Failed to connect to Ray cluster"):  # it answers, but refuses
             reason += f". {TOKEN}"
-        raise UserError(f"{where}: {reason}") from None
+        raise UserError(f"no Ray cluster at --address {options.address}: {reason}") from None
     if not options.address:  # a cluster may still grow
         check_possible(cluster, options.cpus_per_trial, options.gpus_per_trial)
     return cluster
@@ -93,14 +108,15 @@ def run(
     from study.running import tuning
 
     plan = launch.plan
-    loggers = make_loggers(options.log, store, console)
+    loggers = make_loggers(options.log, store, names_of(plan.configs).of, console)
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
     plan = make_plan(plan.configs, plan.seeds, plan.done, packing)
     resources = share_out(plan.trials, cluster, options)
     console.print(f"{counted(len(plan.trials), 'trial')}; {resources}")
     tell_of_checkpoints(store, options, console)
-    with StudyProgress(console, plan.trials, plan.total - plan.missing) as progress:
+    done, before = plan.total - plan.missing, TimeLeft(store.latest())
+    with StudyProgress(console, plan.trials, done, time_left=before, file=store.status) as progress:
         how = tuning.TrialOptions(
             retries=options.retries,
             time_budget=launch.seconds,

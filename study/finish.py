@@ -10,13 +10,15 @@ from pathlib import Path
 from rich.console import Console
 
 from hagmeta.common.errors import UserError
+from hagmeta.common.records.records import RunKey
 from study.execution import Launch
 from study.options import LaunchOptions
+from study.planning.plan import Plan
 from study.running.added_metrics import measure
 from study.space.spaces import Space
 from study.store.store import Store
-from study.terminal.display import study_table
-from study.terminal.naming import counted
+from study.terminal.naming import counted, names_of
+from study.terminal.table import study_table
 
 MOST_FAILURES = 20  # listed
 
@@ -31,7 +33,7 @@ def finish(launch: Launch, space: Space, store: Store, options: LaunchOptions, c
     plan, sampled = launch.plan, {dimension.key for dimension in space.sample}
     records = [record for record in map(store.find, sorted(plan.keys)) if record is not None]
     if records:
-        console.print(study_table(records, console.width, sampled))
+        console.print(study_table(records, console.width, sampled, launch.roles))
     others = sum(1 for _ in store.record_files()) - len(records)
     if others and not sampled:
         console.print(
@@ -45,14 +47,13 @@ def finish(launch: Launch, space: Space, store: Store, options: LaunchOptions, c
         key for key in plan.keys - finished if (store.failures / key[0] / f"{key[1]}.json").exists()
     )
     left = len(plan.keys) - len(finished) - len(failed)
-    logs = {f"{store.failures / config / f'{seed}.json'}": (config, seed) for config, seed in failed}
-    reasons = {path: why for path, key in logs.items() if (why := store.why_diverged(key))}
-    broken = [path for path in logs if path not in reasons]
-    if reasons:
-        title = f"{counted(len(reasons), 'run')} diverged (no result; not run again):"
-        _list_failures(title, [f"{path}: {why}" for path, why in reasons.items()], store, console)
+    diverged = {key for key in failed if store.why_diverged(key)}
+    broken = [key for key in failed if key not in diverged]
+    if diverged:
+        title = f"{counted(len(diverged), 'run')} diverged (no result; not run again):"
+        _list_failures(title, sorted(diverged), plan, store, console)
     if broken:
-        _list_failures(f"{counted(len(broken), 'run')} failed; tracebacks:", broken, store, console)
+        _list_failures(f"{counted(len(broken), 'run')} failed:", broken, plan, store, console)
         console.print(f"run only these again: {options.command}", soft_wrap=True)
     if left:
         console.print(f"{counted(left, 'run')} left; continue with: {options.command}", soft_wrap=True)
@@ -65,17 +66,24 @@ def finish(launch: Launch, space: Space, store: Store, options: LaunchOptions, c
     return 1 if failed or left or launch.failed else 0
 
 
-def _list_failures(title: str, lines: Sequence[str], store: Store, console: Console) -> None:
+def _list_failures(title: str, keys: Sequence[RunKey], plan: Plan, store: Store, console: Console) -> None:
+    """Print the runs that failed for the same reason in one line, with the file that says more."""
     console.print(title, style="bold red")
-    for line in lines[:MOST_FAILURES]:
-        console.print(f"  {line}", soft_wrap=True)
-    if len(lines) > MOST_FAILURES:
-        console.print(f"  and {len(lines) - MOST_FAILURES} more in {store.failures}", soft_wrap=True)
+    names, configs = names_of(plan.configs), {config.hash(): config for config in plan.configs}
+    groups: dict[tuple[str, str], list[int]] = {}
+    for config, seed in keys:
+        groups.setdefault((config, store.why_failed((config, seed))), []).append(seed)
+    for (config, why), seeds in list(groups.items())[:MOST_FAILURES]:
+        name = ", ".join(names.of([configs[config].canonical()], seeds))
+        console.print(f"  {name}: {why} ({store.failure_file((config, seeds[0]))})", soft_wrap=True)
+    if len(groups) > MOST_FAILURES:
+        console.print(f"  and {len(groups) - MOST_FAILURES} more in {store.failures}", soft_wrap=True)
 
 
 def _report(store: Store, options: LaunchOptions, console: Console) -> None:
     from analysis.page.write import write_report  # imports pandas and seaborn, which takes seconds
 
+    console.print("writing the report ...")
     page = write_report([store.folder], store.folder / "report", force=True)
     console.print(f"report: {page}", soft_wrap=True)
     if options.open:

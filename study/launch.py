@@ -68,6 +68,9 @@ def _run(arguments: Sequence[str] | None, console: Console) -> int:
         if typed.lists:
             _list(console)
             return 0
+        if typed.status is not None:
+            _show_status(Path(typed.status), console)
+            return 0
         return _launch(typed, console)
     except UserError as error:
         show_error(error)
@@ -117,6 +120,27 @@ def _list(console: Console) -> None:
         for text in (whole.description, f"{_size(whole)}; --quick: {_size(quick)}"):
             console.print(Padding(Text(text), (0, 0, 0, 4)))
     console.print("Times are rough estimates for one CPU core.")
+
+
+def _show_status(folder: Path, console: Console) -> None:
+    """Print what the launch in a folder is doing or, if there is none, what is finished."""
+    from study.store.store import Store
+    from study.terminal.progress import show_state
+
+    store = Store(folder)
+    if not store.runs.is_dir():
+        raise UserError(f"--status {folder}: no study; expected the folder of one, such as results/ablation.")
+    if store.is_in_use():
+        console.print(show_state(store.status) or "a launch is running; no trial has started")
+        return
+    scan, launches = store.scan(set_aside=False), store.asked()
+    done = scan.done
+    planned = {(config, seed) for each in launches for config in each["configs"] for seed in each["seeds"]}
+    console.print(f"no launch is running; {len(planned & done)} of {len(planned)} planned runs are finished")
+    if (not launches or planned - done - scan.diverged) and store.nothing_since_launch():
+        console.print("the last launch ended before any trial was finished")
+    if planned - done:
+        console.print(f"continue with: {launches[0]['command']}", soft_wrap=True)
 
 
 def _size(space: Space) -> str:

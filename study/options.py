@@ -127,9 +127,10 @@ class LaunchOptions:
 class CommandLine(NamedTuple):
     """A parsed command line."""
 
-    space: str | None  # None with --methods or --list
+    space: str | None  # None with --methods, --list or --status
     lists: bool  # whether --list was given
     options: LaunchOptions
+    status: str | None = None  # the folder of a study to describe
 
 
 def read_options(arguments: Sequence[str] | None, description: str | None) -> CommandLine:
@@ -142,10 +143,15 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
     Raises:
         UserError: An option is unknown or has a bad value.
     """
-    given = vars(_parser(description).options(arguments))
-    space, lists = given.pop("space"), given.pop("list")
+    words = sys.argv[1:] if arguments is None else arguments
+    if any(word.partition("=")[0] == "--samples" for word in words):
+        from study.space.file import NO_OPTION_FOR_SAMPLES  # imports torch: only where it is needed
+
+        raise UserError(NO_OPTION_FOR_SAMPLES)
+    given = vars(_parser(description).options(words))
+    space, lists, status = (given.pop(name) for name in ("space", "list", "status"))
     methods = given.pop("methods")
-    if not lists and space is None and methods is None:
+    if not lists and status is None and space is None and methods is None:
         from study.space import spaces as spaces
 
         known = ", ".join(spaces.names())
@@ -153,11 +159,10 @@ def read_options(arguments: Sequence[str] | None, description: str | None) -> Co
     if space is not None and methods is not None:
         raise UserError("--space and --methods cannot be combined; remove one of them.")
     _check_no_nul("--space", space or "")
-    words = sys.argv[1:] if arguments is None else arguments
     typed = shlex.join([*as_typed("hagmeta-study").split(), *words])
     settings = parse_settings(given.pop("settings"))
     options = LaunchOptions(**given, methods=_methods(methods), settings=settings, command=typed)
-    return CommandLine(space, lists, options)
+    return CommandLine(space, lists, options, status)
 
 
 def _methods(text: str | None) -> tuple[str, ...]:
@@ -180,7 +185,8 @@ def _parser(description: str | None) -> Parser:
         prog=prog,
         usage="%(prog)s --space NAME|FILE [options]\n"
         "       %(prog)s --methods A,B,... --dataset NAME [options]\n"
-        "       %(prog)s --list",
+        "       %(prog)s --list\n"
+        "       %(prog)s --status FOLDER",
         description=summary,
         epilog=examples,
         allow_abbrev=False,
@@ -198,6 +204,7 @@ def _add_what_to_run(parser: Parser) -> None:
     add("--space", metavar="NAME|FILE", help="run a search space: a name from --list, or a YAML file")
     add("--methods", metavar="A,B,...", help="compare these methods on each --dataset")
     add("--list", action="store_true", help="list the search spaces, their sizes and rough times")
+    add("--status", metavar="FOLDER", help="show what the launch in the folder of a study is doing")
     add("--dry-run", action="store_true", help="print the plan and start nothing")
     add("--quick", action="store_true", help="run the small version of the space, for a first look")
     add(

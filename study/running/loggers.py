@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +18,65 @@ if TYPE_CHECKING:
     from ray import tune
 
 
+MOST_LETTERS = 150  # of a name, which is also one of a folder
 PARTS = ("pre-train/", "meta-train/", "test/", "session/")  # prefixes of reported values
 
 
-def _tensorboard(store: Store, console: Console) -> tune.Callback:
-    from ray.tune.logger import TBXLoggerCallback
+Namer = Callable[[Sequence[Mapping[str, Any]], Sequence[int]], Sequence[str]]  # of `Names.of`
+
+
+class RunNames:
+    """Names the runs of trackers: method, dataset, what varies, and seeds."""
+
+    def __init__(self, name: Namer) -> None:
+        self._name, self._taken = name, dict[str, str]()
+
+    def of(self, trial: Any) -> str:
+        """Return the name of a trial of Tune; equal names get the name of the trial in our files."""
+        spec = trial.config["spec"]
+        parts = self._name(spec["configs"], _seeds(spec))
+        name = ", ".join(parts)[:MOST_LETTERS].replace("/", "-")
+        return (
+            name if self._taken.setdefault(name, spec["name"]) == spec["name"] else f"{name} {spec['name']}"
+        )
+
+
+def _tensorboard(store: Store, names: RunNames, console: Console) -> tune.Callback:
+    from ray.tune.logger import LoggerCallback
+    from tensorboardX import SummaryWriter
+    from tensorboardX.summary import hparams
 
     folder = store.folder.resolve() / "tensorboard"
 
-    class Live(TBXLoggerCallback):
+    class Live(LoggerCallback):
         """Writes to our folder at once; Ray's logger uses a temporary one until a trial has ended."""
 
+        def __init__(self) -> None:
+            self._writers: dict[Any, SummaryWriter] = {}
+
+        def __getstate__(self) -> dict[str, Any]:
+            """Return nothing: Tune pickles callbacks to restore a study, but our files do that."""
+            return {}
+
         def log_trial_start(self, trial: Any) -> None:
-            if trial in self._trial_writer:  # a retry
-                self._trial_writer[trial].close()
-            self._trial_writer[trial] = self._summary_writer_cls(str(folder / str(trial)), flush_secs=5)
-            self._trial_result[trial] = {}
+            self._writers[trial] = SummaryWriter(str(folder / names.of(trial)), flush_secs=5)
+
+        def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+            for name, value in figures(result).items():
+                self._writers[trial].add_scalar(name, value, result["training_iteration"])
+
+        def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+            if writer := self._writers.pop(trial, None):  # none if its worker never started
+                values = {name: _plain(value) for name, value in settings(trial).items()}
+                for part in hparams(values, figures(trial.last_result)):
+                    writer.file_writer.add_summary(part)
+                writer.close()
 
     console.print(f"watch the study: tensorboard --logdir {store.folder / 'tensorboard'}", soft_wrap=True)
     return Live()
 
 
-def _mlflow(store: Store, console: Console) -> tune.Callback:
+def _mlflow(store: Store, names: RunNames, console: Console) -> tune.Callback:
     from mlflow import MlflowClient, MlflowException
     from mlflow.entities import Metric, Param
     from ray.tune.logger import LoggerCallback
@@ -63,9 +100,8 @@ def _mlflow(store: Store, console: Console) -> tune.Callback:
             return {}
 
         def log_trial_start(self, trial: Any) -> None:
-            if trial in self._runs:  # a retry
-                return
-            self._runs[trial] = client.create_run(experiment, run_name=str(trial)).info.run_id
+            run = client.create_run(experiment, run_name=names.of(trial))
+            self._runs[trial] = run.info.run_id
             params = [Param(name, str(value)) for name, value in settings(trial).items()]
             client.log_batch(self._runs[trial], params=params)
 
@@ -83,7 +119,7 @@ def _mlflow(store: Store, console: Console) -> tune.Callback:
     return InBatches()
 
 
-def _wandb(store: Store, console: Console) -> tune.Callback:
+def _wandb(store: Store, names: RunNames, console: Console) -> tune.Callback:
     import wandb
     from ray.tune.logger import LoggerCallback
 
@@ -109,13 +145,12 @@ def _wandb(store: Store, console: Console) -> tune.Callback:
             return {}
 
         def log_trial_start(self, trial: Any) -> None:
-            self._thread.submit(self._begin, trial)
+            self._thread.submit(self._begin, trial, names.of(trial))
 
-        def _begin(self, trial: Any) -> None:
-            if trial not in self._runs:  # otherwise a retry
-                about = {"id": trial.trial_id, "name": str(trial), "config": settings(trial)}
-                place = {"project": folder.name, "dir": str(folder), "reinit": "create_new"}
-                self._runs[trial] = wandb.init(**about, **place, settings=wandb.Settings(silent=True))
+        def _begin(self, trial: Any, name: str) -> None:
+            about = {"id": trial.trial_id, "name": name, "config": settings(trial)}
+            place = {"project": folder.name, "dir": str(folder), "reinit": "create_new"}
+            self._runs[trial] = wandb.init(**about, **place, settings=wandb.Settings(silent=True))
 
         def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
             values, step = figures(result), result["training_iteration"]
@@ -135,14 +170,22 @@ def settings(trial: Any) -> dict[str, Any]:
     """Return the settings and seeds of a trial of Tune; a setting that differs in its pack has all values."""
     spec = trial.config["spec"]
     first, *others = spec["configs"]
-    seeds = list(dict.fromkeys(seed for _, seed in spec["members"]))
     shared = {
         key: value
         if all(other.get(key) == value for other in others)
         else [each.get(key) for each in spec["configs"]]
         for key, value in first.items()
     }
-    return {**shared, "seeds": seeds}
+    return {**shared, "seeds": _seeds(spec)}
+
+
+def _seeds(spec: Mapping[str, Any]) -> list[int]:
+    return list(dict.fromkeys(seed for _, seed in spec["members"]))
+
+
+def _plain(value: Any) -> bool | float | str:
+    """Return a value that TensorBoard can show as a hyperparameter."""
+    return value if isinstance(value, bool | int | float | str) else str(value)
 
 
 def figures(result: dict[str, Any]) -> dict[str, float]:
@@ -154,7 +197,7 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
     }
 
 
-LOGGERS: dict[str, tuple[str, Callable[[Store, Console], tune.Callback]]] = {
+LOGGERS: dict[str, tuple[str, Callable[[Store, RunNames, Console], tune.Callback]]] = {
     "tensorboard": ("tensorboardX", _tensorboard),
     "mlflow": ("mlflow", _mlflow),
     "wandb": ("wandb", _wandb),
@@ -174,6 +217,7 @@ def check_loggers(names: Sequence[str]) -> None:
             raise UserError(f"--log {name}: cannot import the package {package}: {reason}") from None
 
 
-def make_loggers(names: Sequence[str], store: Store, console: Console) -> list[tune.Callback]:
-    """Create the loggers with these `names`, and print where to find their results."""
-    return [LOGGERS[name][1](store, console) for name in dict.fromkeys(names)]
+def make_loggers(loggers: Sequence[str], store: Store, name: Namer, console: Console) -> list[tune.Callback]:
+    """Create loggers, which name runs by `name`, and print where to find their results."""
+    names = RunNames(name)
+    return [LOGGERS[logger][1](store, names, console) for logger in dict.fromkeys(loggers)]

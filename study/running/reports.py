@@ -7,6 +7,7 @@ from typing import Any
 
 from ray import tune
 
+WAITS = "wait"  # the phase of a trial that waits for an encoder
 SECONDS_BETWEEN = 1.0  # a report waits for the driver, so more of them would cost time
 
 
@@ -20,6 +21,10 @@ class LiveReports:
         """Prepare the reports; without `tells_test`, as in a search, they have no values of test streams."""
         self._tells_test = tells_test
         self._last = time.monotonic()
+
+    def waits(self) -> None:
+        """Report at once that the trial waits for an encoder that another one trains."""
+        tune.report({"phase": WAITS, "step": 0, "steps": 1})
 
     def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
         now = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
+import ray
 import torch
 from ray import tune
 
@@ -26,11 +28,12 @@ from hagmeta.engine.options import RunOptions, mode_of
 from hagmeta.engine.run import RunOutput, run_members
 from hagmeta.engine.scores.embeddings import to_bytes
 from hagmeta.packs.device import choose_device
-from hagmeta.packs.pack import Progress
 from hagmeta.scenarios.metrics import METRICS, Metric, with_metrics
 from study.planning import data
 from study.planning.plan import Member, Trial
 from study.running.reports import LiveReports
+
+NOT_SHOWN = tuple(f"{Path(file).parent}{os.sep}" for file in (ray.__file__, __file__))  # in tracebacks
 
 
 class TrialSpec(TypedDict):
@@ -81,7 +84,7 @@ def run_trial(spec: TrialSpec) -> None:
     It loads the dataset by name, reports progress while it runs, and reports the records at the end.
     """
     started, start = time.time(), time.perf_counter()
-    with user_errors_reported():
+    with errors_reported():
         data.load(spec["configs"][0]["dataset"])
         load_seconds = time.perf_counter() - start
         result = run_spec(spec, LiveReports())
@@ -103,12 +106,28 @@ def run_trial(spec: TrialSpec) -> None:
 
 
 @contextmanager
-def user_errors_reported() -> Iterator[None]:
-    """Report user errors instead of raising them, so that Tune does not retry the trial."""
+def errors_reported() -> Iterator[None]:
+    """Report errors with their tracebacks. Raise those that are not the user's, which end the worker."""
     try:
         yield
-    except UserError as error:
-        tune.report({"failed": str(error), "traceback": traceback.format_exc(), "done": True})
+    except Exception as error:
+        by_user = isinstance(error, UserError)
+        reason = str(error) if by_user else f"{type(error).__name__}: {error}"
+        report = {"failed": reason, "traceback": readable_traceback(error), "by_user": by_user}
+        tune.report(report | {"done": True} if by_user else report)
+        if not by_user:
+            raise
+
+
+def readable_traceback(error: BaseException) -> str:
+    """Return a traceback without the frames of Ray and of this folder, which start every trial."""
+    found = traceback.TracebackException.from_exception(error)
+    chain: list[traceback.TracebackException | None] = [found]
+    while chain:
+        if each := chain.pop():
+            each.stack[:] = [frame for frame in each.stack if not frame.filename.startswith(NOT_SHOWN)]
+            chain += [each.__cause__, each.__context__]
+    return "".join(found.format())
 
 
 def members_of(spec: TrialSpec) -> list[Member]:
@@ -117,7 +136,7 @@ def members_of(spec: TrialSpec) -> list[Member]:
     return [(configs[place], seed) for place, seed in spec["members"]]
 
 
-def run_spec(spec: TrialSpec, progress: Progress) -> PackResult:
+def run_spec(spec: TrialSpec, reports: LiveReports) -> PackResult:
     """Run the pack that `spec` describes on the worker's device."""
     torch.set_num_threads(spec["threads"])
     device = choose_device("cuda" if spec["gpu_share"] else "cpu")
@@ -132,8 +151,10 @@ def run_spec(spec: TrialSpec, progress: Progress) -> PackResult:
         device=device,
         mode=mode_of(eager=spec["eager"]),
         cache=home() / "pretrained",
-        progress=progress,
+        progress=reports,
+        waits=reports.waits,
         embeddings_after=spec["snapshot"],
+        gpu_share=spec["gpu_share"],
     )
     return run_pack(members, dataset, options, folder, metrics)
 

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import base64
 import json
-import math
+import logging
 import pickle
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 from ray.exceptions import RayActorError
-from ray.tune.search import Searcher
 from rich import get_console
 
 from hagmeta.common.records.records import Record
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.environment import commit
 from study.planning import data
-from study.planning.cost import trial_seconds
 from study.planning.plan import Trial, session_number
 from study.planning.resources import Resources
 from study.running.connection import check_alive, node_resources, why_nothing_runs
+from study.running.queue import Queue, Supply
+from study.running.reports import WAITS
 from study.running.trial import DivergedRun, SentRecord, TrialSpec, run_trial
 from study.store.store import Store
 from study.terminal.progress import StudyProgress
 
 PENDING_SECONDS = 30.0  # without a running trial, before a message explains why
 SECONDS_BETWEEN_LOOKS = 5.0  # checks whether Ray is alive
+LOST = "its worker died (killed, out of memory, or its node is gone)"
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
 MOST_LETTERS = 300  # of an error on the console; its log is complete
 
 
@@ -40,13 +43,9 @@ class Recorder(tune.Callback):
     Only the driver writes to the store.
     """
 
-    def __init__(
-        self, store: Store, trials: Iterable[Trial], progress: StudyProgress, retries: int = 0
-    ) -> None:
-        self._store, self._progress, self._retries = store, progress, retries
-        # Tune gave them up before all retries were used, or they are parts of a trial that failed.
-        self.again: list[Trial] = []
-        self._trials = {trial.name: trial for trial in trials}
+    def __init__(self, store: Store, supply: Supply, progress: StudyProgress) -> None:
+        self._store, self._supply, self._progress = store, supply, progress
+        self._errors: dict[str, tuple[str, str]] = {}  # reasons and tracebacks that workers have reported
         self._patience = Patience(PENDING_SECONDS)
         self._looked = time.monotonic()
 
@@ -55,70 +54,79 @@ class Recorder(tune.Callback):
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._progress.started(trial.trial_id, self._of(trial))
+        self._progress.started(trial.trial_id, self._supply.trial(trial.trial_id))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
+        key = trial.trial_id
         if "phase" in result:
-            found = {name: value for name, value in result.items() if name.startswith(result["phase"] + "/")}
-            self._progress.goes_on(trial.trial_id, result["phase"], result["step"], result["steps"], found)
+            self._supply.has_reported(key, result["phase"])
+            self._show(key, result)
         elif "failed" in result:
-            log = self._write_failure(trial, result.pop("traceback"))
-            self._has_failed(trial, _one_line(result["failed"]), log)
+            self._errors[key] = _one_line(result["failed"]), result.pop("traceback")
+            if result["by_user"]:
+                self._has_failed(key, by_user=True)
         elif "records" in result:
-            self._record(trial, result)
+            self._record(key, result)
 
-    def _record(self, trial: Any, result: dict[str, Any]) -> None:
+    def _show(self, key: str, result: Mapping[str, Any]) -> None:
+        if result["phase"] == WAITS:
+            self._progress.waits(key, self._supply.trained_by(key))
+            return
+        found = {name: value for name, value in result.items() if name.startswith(result["phase"] + "/")}
+        self._progress.goes_on(key, result["phase"], result["step"], result["steps"], found)
+
+    def _record(self, key: str, result: dict[str, Any]) -> None:
         # Tune keeps the last report and sends it to loggers; the records are in our files already.
         records: list[SentRecord] = json.loads(result.pop("records"))
         diverged: list[DivergedRun] = json.loads(result.pop("diverged"))
         for record in records:
-            key = record["config_hash"], record["seed"]
+            run = record["config_hash"], record["seed"]
             embeddings = record.pop("embeddings", None)
             if record["environment"]["commit"] is None:  # from another node, whose copy has no Git history
                 record["environment"]["commit"] = commit()
-            self._store.write_predictions(key, base64.b64decode(record.pop("predictions")))
+            self._store.write_predictions(run, base64.b64decode(record.pop("predictions")))
             self._store.write(record)
             if embeddings:
-                self._store.write_embeddings(key, result["snapshot"], base64.b64decode(embeddings))
-        configs = {config.hash(): config for config in self._of(trial).configs}
-        for run in diverged:
-            key = run["config_hash"], run["seed"]
-            self._store.write_failure(key, configs[key[0]].canonical(), run["reason"], diverged=True)
-            self._progress.say(run["reason"])
+                self._store.write_embeddings(run, result["snapshot"], base64.b64decode(embeddings))
+        configs = {config.hash(): config for config in self._supply.trial(key).configs}
+        for each in diverged:
+            run = each["config_hash"], each["seed"]
+            self._store.write_failure(run, configs[run[0]].canonical(), each["reason"], diverged=True)
+            self._progress.say(each["reason"])
         if note := result.pop("note"):
-            self._progress.say(f"{trial}: {note}")
-        self._progress.finished(trial.trial_id, self._figures(trial, records), failed=len(diverged))
-
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._progress.stopped(trial.trial_id)
-        log = self._write_failure(trial, _traceback(trial))
-        self._progress.say(f"{trial} failed and will be retried: {_reason(trial)} (log: {log})")
+            self._progress.say(f"{self._progress.name(key)}: {note}")
+        self._supply.finished(key)
+        self._progress.finished(key, records, len(diverged), self._figures(records))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        log = self._write_failure(trial, _traceback(trial))
-        if _lost_its_worker(trial) and trial.num_failures <= self._retries:
-            self.again.append(self._of(trial))
-            self._progress.stopped(trial.trial_id)
-            self._progress.say(f"{trial} lost its worker; it will run again after the others (log: {log})")
-            return
-        self._has_failed(trial, _reason(trial), log)
+        if not self._supply.is_running(trial.trial_id):
+            return  # its worker died after its last report
+        if trial.trial_id not in self._errors:  # its worker could not report
+            reason = LOST if _lost_its_worker(trial) else _one_line(_traceback(trial).splitlines()[-1])
+            self._errors[trial.trial_id] = reason, _traceback(trial)
+        self._has_failed(trial.trial_id)
 
-    def _has_failed(self, trial: Any, reason: str, log: Path) -> None:
-        """Count the runs of a trial as failed; configurations that shared it first run separately."""
-        ours = self._of(trial)
-        if len(ours.configs) == 1:
-            self._progress.say(f"{trial} failed: {reason} (log: {log})")
-            self._progress.has_failed(trial.trial_id, ours)
-            return
-        text = f"its {len(ours.configs)} configurations will run separately"
-        self._progress.say(f"{trial} failed: {reason}; {text} (log: {log})")
-        self._run_apart(trial, ours)
-
-    def _run_apart(self, trial: Any, ours: Trial) -> None:
-        self.again += ours.apart()
-        self._progress.stopped(trial.trial_id, instead=ours.apart())
+    def _has_failed(self, key: str, *, by_user: bool = False) -> None:
+        """Write why a trial failed, and say what runs again."""
+        (reason, error), ours = self._errors.pop(key), self._supply.trial(key)
+        first, *_ = [
+            self._store.write_failure((config.hash(), seed), config.canonical(), reason, traceback=error)
+            for config, seed in ours.members
+        ]
+        again = self._supply.failed(key, None if reason == LOST else reason, by_user=by_user)
+        name = self._progress.name(key, ours)
+        then = ""
+        if len(ours.configs) > 1 and again != [ours]:
+            then = f"; its {len(ours.configs)} configurations will run separately"
+        elif again:
+            then = "; it will run again after the others"
+        self._progress.say(f"{name} failed: {reason}{then} ({first})")
+        if again:
+            self._progress.stopped(key)
+        else:
+            self._progress.has_failed(key)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Give up if Ray has died; explain if no trial runs for a while."""
@@ -130,21 +138,9 @@ class Recorder(tune.Callback):
             if reason := why_nothing_runs(asked, node_resources()):
                 self._progress.say(reason)
 
-    def _write_failure(self, trial: Any, error: str) -> Path:
-        """Write the log of a failed attempt for each of its runs; return the first file."""
-        ours = self._of(trial)
-        first, *_ = [
-            self._store.write_failure((config.hash(), seed), config.canonical(), error)
-            for config, seed in ours.members
-        ]
-        return first
-
-    def _figures(self, trial: Any, records: Sequence[Record]) -> list[float]:
+    def _figures(self, records: Sequence[Record]) -> list[float]:
         """Return the figures that the progress line shows of finished runs."""
         return [record["macro_accuracy"][-1] for record in records]
-
-    def _of(self, trial: Any) -> Trial:
-        return self._trials[trial.config["spec"]["name"]]
 
 
 class Patience:
@@ -165,14 +161,8 @@ class Patience:
 
 
 def _traceback(trial: Any) -> str:
-    return Path(trial.error_file).read_text() if trial.error_file else "no traceback"
-
-
-def _reason(trial: Any) -> str:
-    """Return why the last attempt failed, in one line."""
-    if _lost_its_worker(trial):
-        return "its worker died (killed, out of memory, or its node is gone)"
-    return _one_line(_traceback(trial).strip().splitlines()[-1])
+    text = Path(trial.error_file).read_text() if trial.error_file else ""
+    return COLOURS.sub("", text).strip() or "no traceback"
 
 
 def _lost_its_worker(trial: Any) -> bool:
@@ -185,35 +175,6 @@ def _lost_its_worker(trial: Any) -> bool:
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]}..."
-
-
-class Supply(Searcher):
-    """Gives Tune its trials one at a time; Tune would copy a whole grid for each trial."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return nothing: Tune pickles searchers to restore a study, but our files do that."""
-        return {}
-
-    def save(self, checkpoint_path: str) -> None:
-        """Do nothing, for the same reason."""
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Ignore the result; the recorder has it."""
-
-
-class InOrder(Supply):
-    """Gives Tune a fixed sequence of trials."""
-
-    def __init__(self, specs: Iterable[TrialSpec]) -> None:
-        super().__init__()
-        self._specs = iter(specs)
-
-    def suggest(self, trial_id: str) -> Any:
-        """Return the next trial, or that there is none."""
-        spec = next(self._specs, None)
-        return self.FINISHED if spec is None else {"spec": spec}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,25 +222,13 @@ class StudyRunner:
         self._options, self._loggers = options, loggers
 
     def run(self, trials: Sequence[Trial]) -> None:
-        """Run trials, the longest first.
+        """Run trials, the longest first."""
+        queue = Queue(trials, self.spec_of, self._options.retries)
+        self.supplied(run_trial, queue, Recorder(self._store, queue, self._progress))
 
-        A lost worker may fail several tasks of its trial. Tune gives up a trial that fails again before it
-        has restarted, even if it has retries left. Such trials run again after the others. So do the
-        configurations of a failed trial, one by one: then one that fails takes no other one with it.
-        """
-        retries, seconds = self._options.retries, self._options.time_budget
-        end = math.inf if seconds is None else time.monotonic() + seconds
-        while trials and time.monotonic() < end:
-            recorder = Recorder(self._store, trials, self._progress, retries)
-            left = None if seconds is None else end - time.monotonic()
-            self._run_once(trials, recorder, replace(self._options, retries=retries, time_budget=left))
-            trials, retries = recorder.again, max(0, retries - 1)
-
-    def _run_once(self, trials: Sequence[Trial], recorder: Recorder, options: TrialOptions) -> None:
-        # A long trial that starts last keeps one worker busy while the others idle.
-        longest_first = sorted(trials, key=trial_seconds, reverse=True)
-        supply = InOrder(map(self.spec_of, longest_first))
-        self.supplied(run_trial, supply, len(trials), recorder, options)
+    @property
+    def retries(self) -> int:
+        return self._options.retries
 
     def spec_of(self, trial: Trial) -> TrialSpec:
         """Return the description of `trial` for a worker."""
@@ -301,20 +250,15 @@ class StudyRunner:
         self,
         trainable: Callable[[TrialSpec], None],
         supply: Supply,
-        most: int,
-        recorder: tune.Callback,
-        options: TrialOptions | None = None,
+        recorder: Recorder,
     ) -> None:
         """Run the trials of a supply with Ray Tune, without its console output.
 
         Args:
             trainable: Runs one trial in a worker.
-            supply: Yields the trials.
-            most: The largest number of trials that `supply` yields.
+            supply: Yields the trials, and decides which run again.
             recorder: Writes the records.
-            options: How trials run, if not as usual.
         """
-        options = options or self._options
         cpus = self._resources.cpus  # so that only this number is sent to workers with the function
 
         def request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
@@ -327,23 +271,23 @@ class StudyRunner:
             data.lend(graphs)
             trainable(config["spec"])
 
-        lent = dict(options.lent)
+        lent = dict(self._options.lent)
         function = tune.with_parameters(given_data, graphs=lent) if lent else given
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # it repeats what the recorder says
         tune.Tuner(
             tune.with_resources(function, request),
             tune_config=tune.TuneConfig(
                 search_alg=supply,
-                num_samples=most,
+                num_samples=supply.most,
                 max_concurrent_trials=self._resources.slots,
                 reuse_actors=True,
-                time_budget_s=options.time_budget,
+                time_budget_s=self._options.time_budget,
                 trial_name_creator=trial_name,
                 trial_dirname_creator=trial_name,
             ),
             run_config=tune.RunConfig(
                 name="tune",
                 storage_path=str(self._store.folder.resolve()),
-                failure_config=tune.FailureConfig(max_failures=options.retries),
                 callbacks=[recorder, *self._loggers],
                 # In a notebook, Tune's own choice clears the cell's output. Elsewhere it wants none.
                 progress_reporter=tune.CLIReporter() if get_console().is_jupyter else None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,6 +39,7 @@ def _content(history: SearchHistory) -> dict[str, Any]:
     return {
         "name": history.cell.name,
         "title": history.cell.title,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "ranges": {key: json.loads(distribution_to_json(value)) for key, value in ranges.items()},
         "samples": [
             {

@@ -20,6 +20,7 @@ import re
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -104,11 +105,6 @@ class SearchCell:
     def sample(self, values: dict[str, Any]) -> RunConfig:
         """Return the configuration with these `values`."""
         return resolve(self.given.replace(**values))
-
-    @cached_property
-    def unit(self) -> Trial:
-        """The trial that represents one run of a sample before its values are known."""
-        return Trial.of(self.config, self.seeds[:1])
 
     def largest(self, most: int) -> Trial:
         """Return the trial that needs the most memory.
@@ -209,6 +205,7 @@ class SearchHistory:
         self.waiting: list[Sample] = []  # those that do not run
         self.undrawn = deque(range(samples))
         self._samples = samples
+        self._took: dict[RunKey, float] = {}  # seconds of runs
 
     @property
     def runs(self) -> int:
@@ -262,6 +259,10 @@ class SearchHistory:
         if not sample.seeds:
             scores = [sample.scores[seed] for seed in self.cell.seeds]
             self.tell(sample.number, scores)
+            took = timedelta(seconds=sum(self._took[sample.config.hash(), seed] for seed in self.cell.seeds))
+            trial = self.found[sample.number]
+            assert trial.datetime_complete
+            trial.datetime_start = trial.datetime_complete - took  # so that its duration is that of its runs
             news.found.append(objective(scores))
         return not sample.seeds
 
@@ -278,7 +279,10 @@ class SearchHistory:
     def stored(self, config: RunConfig, seeds: Sequence[int]) -> dict[int, Score]:
         """Return the scores of those runs of a configuration that have a record."""
         records = {seed: self._store.find((config.hash(), seed)) for seed in seeds}
-        return {seed: score_of(record) for seed, record in records.items() if record and is_scored(record)}
+        scored = {seed: record for seed, record in records.items() if record and is_scored(record)}
+        for seed, record in scored.items():
+            self._took[config.hash(), seed] = sum(record["seconds"].values())
+        return {seed: score_of(record) for seed, record in scored.items()}
 
     def is_ready(self, number: int) -> bool:
         """Return whether a sample can be drawn, because all samples that it depends on have ended."""

@@ -12,10 +12,12 @@ from itertools import takewhile
 from typing import Any
 
 from hagmeta.common.records.records import Record
+from hagmeta.config.run_config import RunConfig
 from study.planning.packing import Packing
 from study.planning.plan import Trial
-from study.running.trial import TrialSpec, members_of
-from study.running.tuning import Recorder, StudyRunner, Supply
+from study.running.queue import Retries, Supply
+from study.running.trial import TrialSpec
+from study.running.tuning import Recorder, StudyRunner
 from study.search.history import Sample, SearchHistory
 from study.search.trial import run_sample
 from study.store.store import Store
@@ -30,10 +32,8 @@ def run_searches(
     progress: StudyProgress,
 ) -> None:
     """Run all missing samples; `histories` receive their results and `store` their records."""
-    dealer = Dealer(histories, packing, progress, runner.spec_of)
-    # Each sample may run in a pack and, if that fails, alone.
-    most = sum(2 * len(history.missing) for history in histories)
-    runner.supplied(run_sample, dealer, most, _SampleRecorder(store, dealer, progress))
+    dealer = Dealer(histories, packing, progress, runner.spec_of, runner.retries)
+    runner.supplied(run_sample, dealer, _SampleRecorder(store, dealer, progress))
 
 
 class Dealer(Supply):
@@ -48,11 +48,25 @@ class Dealer(Supply):
         packing: Packing,
         progress: StudyProgress,
         spec_of: Callable[[Trial], TrialSpec],
+        retries: int = 0,
     ) -> None:
         super().__init__(metric="val_accuracy", mode="max")
+        # Each sample may run in a pack and, if that fails, alone, both with all retries.
+        self._most = sum(2 * (1 + retries) * len(history.missing) for history in histories)
+        self._retries = Retries(retries)
         self._histories, self._packing = histories, packing
         self._progress, self._spec_of = progress, spec_of
         self._running: dict[str, tuple[SearchHistory, list[Sample]]] = {}  # by the trial's id in Tune
+
+    @property
+    def most(self) -> int:
+        """The largest number of trials that this supply can give."""
+        return self._most
+
+    def trial(self, trial_id: str) -> Trial:
+        """Return a trial that runs, by its id in Tune."""
+        history, pack = self._running[trial_id]
+        return _trial(pack, history.cell.seeds)
 
     def suggest(self, trial_id: str) -> Any:
         """Return the next pack to run, or None while all samples wait for running ones."""
@@ -69,13 +83,13 @@ class Dealer(Supply):
 
     def _update(self, history: SearchHistory) -> None:
         """Update a history and show what it found."""
-        unit, news = history.cell.unit, history.update()
+        config, news = history.cell.config, history.update()
         for objective in news.found:
             self._progress.found(objective)
         if news.failed:
-            self._progress.has_failed("", unit, news.failed)
+            self._progress.failed_before(config, news.failed)
         if news.stored:
-            self._progress.finished_before(unit, times=news.stored)
+            self._progress.finished_before(config, news.stored)
 
     def _next_pack(self, history: SearchHistory) -> list[Sample]:
         """Return samples of a search that run together: the first that can run, and others that suit it."""
@@ -110,24 +124,24 @@ class Dealer(Supply):
             history.fail(sample.number, why or "its records have no validation scores", hopeless=bool(why))
         self._update(history)
 
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Keep why a pack failed; samples that ran out of time count as not drawn."""
-        history, pack = self._running.pop(trial_id, (None, []))
-        if history is None or not (error or (result and "failed" in result)):
-            return
-        if len(pack) > 1:  # one of them may have failed alone
-            history.waiting += [replace(sample, alone=True) for sample in pack]
+    def failed(self, trial_id: str, error: str | None, *, by_user: bool = False) -> Sequence[Trial]:
+        """Keep why a pack failed, or deal its samples again: one by one, if they shared it."""
+        history, pack = self._running[trial_id]
+        again = self._retries.after(self.trial(trial_id), error, by_user=by_user)
+        del self._running[trial_id]
+        if again:
+            alone = len(pack) > 1
+            history.waiting += [replace(sample, alone=alone or sample.alone) for sample in pack]
         else:
-            [sample] = pack
-            history.fail(sample.number, (result or {}).get("failed", "its run failed"))
+            for sample in pack:
+                history.fail(sample.number, error or "its worker died")
+        return again
 
-    def running(self, trial_id: str) -> tuple[Trial, dict[str, Any]]:
-        """Return the trial that predicts the time of a run, and the values of the sample if it runs alone."""
+    def running(self, trial_id: str) -> tuple[RunConfig, dict[str, Any]]:
+        """Return what predicts the time of a run, and the values of the sample if it runs alone."""
         history, pack = self._running[trial_id]
         values = history.values[pack[0].number] if len(pack) == 1 else {}
-        return history.cell.unit, values
+        return history.cell.config, values
 
 
 def _lowest(history: SearchHistory) -> int:
@@ -148,19 +162,12 @@ def _trial(pack: Sequence[Sample], seeds: Sequence[int]) -> Trial:
 
 class _SampleRecorder(Recorder):
     def __init__(self, store: Store, dealer: Dealer, progress: StudyProgress) -> None:
-        super().__init__(store, (), progress)
+        super().__init__(store, dealer, progress)
         self._dealer = dealer
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        unit, values = self._dealer.running(trial.trial_id)
-        self._progress.started(trial.trial_id, self._of(trial), values, unit)
+        config, values = self._dealer.running(trial.trial_id)
+        self._progress.started(trial.trial_id, self._dealer.trial(trial.trial_id), values, config)
 
-    def _run_apart(self, trial: Any, ours: Trial) -> None:
-        self._progress.stopped(trial.trial_id)  # the dealer deals them again
-
-    def _figures(self, trial: Any, records: Sequence[Record]) -> list[float]:
-        self._dealer.finished(trial.trial_id)
-        return []
-
-    def _of(self, trial: Any) -> Trial:
-        return Trial(tuple(members_of(trial.config["spec"])))
+    def _figures(self, records: Sequence[Record]) -> list[float]:
+        return []  # the dealer shows what samples found

@@ -11,7 +11,8 @@ from rich.console import Console
 from hagmeta.common.errors import UserError
 from study.execution import Launch, lent, share_out, start_ray, tell_of_checkpoints
 from study.options import LaunchOptions
-from study.planning.plan import finished, make_plan
+from study.planning.cost import TimeLeft, counts, rough_text
+from study.planning.plan import Trial, finished, make_plan
 from study.planning.resources import count_lanes, uses_gpu
 from study.running.loggers import make_loggers
 from study.search import confirmation, files
@@ -19,7 +20,7 @@ from study.search.confirmation import Choice
 from study.search.history import SearchHistory, open_histories
 from study.space.spaces import Space
 from study.store.store import Store
-from study.terminal.naming import counted, wrapped
+from study.terminal.naming import Names, counted, seeds_text, wrapped
 from study.terminal.progress import StudyProgress, average_validation, best_validation
 
 
@@ -33,6 +34,7 @@ def search(space: Space, store: Store, options: LaunchOptions, console: Console)
     histories = open_histories(space, store)
     _describe(space, histories, console)
     if any(history.missing for history in histories):
+        files.write(histories, store)  # a reader of the folder sees that a search has begun
         _run_searches(histories, store, options, console)
     files.write(histories, store)
     left = sum(len(history.missing) for history in histories)
@@ -50,9 +52,29 @@ def show(space: Space, store: Store, console: Console) -> None:
     """Print what a launch would search, without making anything."""
     histories = open_histories(space, store)
     _describe(space, histories, console)
+    console.print(_runs_in_words(space, len(histories)))
     for history in histories:
         head = f"{history.cell.title}: {len(history.found)} done; varies "
         print(wrapped(head, [dimension.key for dimension in history.cell.dimensions], console.width))
+    if runs := counts(_units(histories)):
+        console.print(f"takes {rough_text(runs, TimeLeft(store.latest()))}", soft_wrap=True)
+
+
+def _runs_in_words(space: Space, searches: int) -> str:
+    """Return how many runs the samples are, and then the confirmation of choices and defaults."""
+    assert space.search is not None
+    samples, seeds, fresh = space.search.samples, len(space.seeds), confirmation.FRESH_SEEDS
+    several = f"{searches} searches x " * (searches > 1)
+    sampled = f"{several}{counted(samples, 'sample')} x {counted(seeds, 'seed')}"
+    return (
+        f"{sampled} = {counted(searches * samples * seeds, 'run')}; then {2 * searches} configurations x "
+        f"{fresh} fresh seeds = {2 * searches * fresh} runs"
+    )
+
+
+def _units(histories: Sequence[SearchHistory]) -> list[Trial]:
+    """Return the runs that searches may need, before the values of their samples are known."""
+    return [Trial.of(history.cell.config, range(history.runs_left)) for history in histories]
 
 
 def _describe(space: Space, histories: Sequence[SearchHistory], console: Console) -> None:
@@ -72,8 +94,10 @@ def _describe(space: Space, histories: Sequence[SearchHistory], console: Console
 def _run_searches(
     histories: Sequence[SearchHistory], store: Store, options: LaunchOptions, console: Console
 ) -> None:
-    loggers = make_loggers(options.log, store, console)
     configs = [history.cell.config for history in histories]
+    sampled = dict.fromkeys(item.key for history in histories for item in history.cell.dimensions)
+    names = Names([config.canonical() for config in configs], sampled)
+    loggers = make_loggers(options.log, store, names.of, console)
     cluster = start_ray(configs, options, console)
     lanes = count_lanes(cluster, options.gpus_per_trial, options.cpus_per_trial, options.max_concurrent)
     packing = options.packing(lanes, on_gpu=uses_gpu(cluster, options.gpus_per_trial))
@@ -84,12 +108,14 @@ def _run_searches(
     from study.search import running  # imports Ray, which takes seconds: only after the message above
 
     seeds = len(histories[0].cell.seeds)
-    units = [history.cell.unit for history in histories for _ in range(history.runs_left)]
     console.print(f"{counted(seeds, 'seed')} per sample; {resources}")
     tell_of_checkpoints(store, options, console)
     done_before = sum(history.runs for history in histories)
     in_words = best_validation if len(histories) == 1 else average_validation
-    with StudyProgress(console, units, done_before, in_words) as progress:
+    before = TimeLeft(store.latest())
+    with StudyProgress(
+        console, _units(histories), done_before, in_words, time_left=before, file=store.status
+    ) as progress:
         how = TrialOptions(
             retries=options.retries,
             time_budget=options.time_budget,
@@ -127,26 +153,34 @@ def _confirmation(
         raise UserError(f"all samples of {space.name} failed; see the tracebacks in {store.failures}.")
     for choice in choices:
         _show_choice(choice, console)
-    confirmation.write_best(space, choices, store)
-    fresh = confirmation.fresh_seeds(space.seeds)
+    seen = confirmation.seen_seeds(space, choices, store)
+    fresh = confirmation.fresh_seeds([*space.seeds, *seen])
+    confirmation.write_best(space, choices, fresh, store)
     place = store.folder / "best.yaml"
     console.print(f"confirming on test streams with {len(fresh)} fresh seeds ({place}):", soft_wrap=True)
-    overlapping = confirmation.overlaps(choices, space.seeds)
+    if seen:
+        console.print(
+            f"note: {seeds_text(seen)} confirmed an earlier choice, so {seeds_text(fresh)} are used",
+            style="yellow",
+        )
+    overlapping = confirmation.overlaps(choices, space.seeds, fresh)
     for line in overlapping:
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
-    chosen = [choice.config for choice in choices]
-    done = finished(store.scan(), chosen, store, options.save_embeddings)
-    plan = make_plan(chosen, fresh, done, options.packing())
-    summary = confirmation.summary(space, histories, choices, overlapping)
+    tested = [config for choice in choices for config in (choice.config, choice.default)]
+    done = finished(store.scan(), tested, store, options.save_embeddings)
+    plan = make_plan(tested, fresh, done, options.packing())
+    summary = confirmation.summary(space, histories, choices, overlapping, seen)
     chosen_for = {choice.history.cell.config: choice.config for choice in choices}
     designs = [design.with_configs(chosen_for) for design in space.designs]
-    return Launch(plan, designs, summary)
+    return Launch(plan, designs, summary, roles=confirmation.roles(choices))
 
 
 def _show_choice(choice: Choice, console: Console) -> None:
     """Print the chosen values in one line."""
     found = f"best of {counted(len(choice.history.found), 'sample')}"
     found += f", validation {100 * choice.validation:.1f} %"
+    if choice.default_validation is not None:
+        found += f" (defaults {100 * choice.default_validation:.1f} %)"
     values = ", ".join(f"{key} {_rounded(value)}" for key, value in choice.values.items())
     console.print(f"{choice.history.cell.title}: {found}: {values}", soft_wrap=True)
 

@@ -51,6 +51,20 @@ class Design:
         return content
 
 
+def in_words(design: Design) -> str:
+    """Return a line such as "factorial in hidden, learning_rate; repeated for each k_shot and method"."""
+    configs = [config.canonical() for config in design.configs]
+    ranks = design.kind == RANKING
+    kind = "ranking of methods under" if ranks else f"{design.kind} in"
+    factors = ", ".join(design.factors)
+    apart = ("dataset", "protocol", *SHAPE, *["method"] * (not ranks))
+    own = [key for key in apart if key not in design.factors and len(_levels(key, configs)) > 1]
+    again = list(design.repeated_for) or own * (design.kind != FREE)
+    words = " and ".join(filter(None, [", ".join(again[:-1]), *again[-1:]]))
+    what = f"{kind} {factors}" if factors else kind.rpartition(" ")[0]
+    return f"{what}; repeated for each {words}" if again else what
+
+
 def designs_of(
     grid: Iterable[str],
     one_at_a_time: Iterable[str],

@@ -23,6 +23,9 @@ RANGES = ("uniform", "loguniform", "randint")
 DEFAULT_SEEDS = 10
 MOST_SEEDS = 10_000
 MOST_SAMPLES = 100_000
+NO_OPTION_FOR_SAMPLES = (
+    "the number of samples belongs to the search space; edit `samples` in the file and repeat the command."
+)
 
 Point = dict[str, Any]  # values of some settings
 Settings = dict[str, Node]
@@ -151,6 +154,8 @@ def check_setting(key: str, value: Any) -> Any:
         raise UserError("dataset cannot be set here; use datasets (or --dataset).")
     if isinstance(value, dict):
         raise UserError(f"{key} is a mapping; expected a single value.")
+    if key == "samples" and key not in all_settings():
+        raise UserError(NO_OPTION_FOR_SAMPLES)
     return typed(key, value)
 
 

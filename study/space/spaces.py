@@ -25,6 +25,7 @@ from typing import Any
 
 from hagmeta import datasets as registry
 from hagmeta.common.errors import UserError, choose, shown
+from hagmeta.common.plugins.identity import without_hash
 from hagmeta.config.run_config import REGISTRIES, RunConfig, resolve
 from hagmeta.methods import METHODS
 from hagmeta.scenarios import PROTOCOLS
@@ -126,6 +127,9 @@ def read(
         split = {before: _feasible(config) for before, config in zip(configs, given, strict=True)}
         designs = [design.with_configs(split) for design in designs]
         configs = _merged({_feasible(config): config} for config in given)
+    notes += [note for each in files if (note := _duplicates(each, expanded[id(each)], request))]
+    fixed = [key for each in files for key in each.fixed if key not in typed]
+    notes += [*idle_notes(configs.values(), typed), *idle_notes(configs.values(), fixed, everywhere=True)]
     space = Space(
         name=check_name(path.stem if name is None else name) + "-quick" * quick,
         description=file.description,
@@ -193,6 +197,7 @@ def of_methods(
         seeds=check_seeds(range(space_file.DEFAULT_SEEDS) if seeds is None else seeds),
         search=None,
         sample=(),
+        notes=tuple(idle_notes(configs.values(), typed)),
         designs=tuple(designs_of((), (), tuple(configs), tuple(configs))),
     )
 
@@ -252,6 +257,40 @@ def _configs(file: SpaceFile, request: _Request) -> Configs:
     return _expand(file, [(name, _cases(file, name)) for name in datasets], request)
 
 
+def _duplicates(file: SpaceFile, configs: Configs, request: _Request) -> str:
+    """Return a note if the combinations of a grid are fewer runs than they seem."""
+    varies = {**file.grid, **file.one_at_a_time}
+    datasets = request.datasets or file.datasets
+    count = _count(file, [(name, _cases(file, name)) for name in datasets])
+    idle = [key for key in varies if any(config.why_not(key) for config in configs.values())]
+    if count == len(configs) or not idle:
+        return ""
+    return (
+        f"{count - len(configs)} of {count} combinations equal others and run once, because "
+        f"{' and '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect in some of them"
+    )
+
+
+def idle_notes(
+    configs: Iterable[RunConfig], keys: Iterable[str], *, everywhere: bool = False
+) -> Iterator[str]:
+    """Yield a note for each setting that has no effect in some configurations.
+
+    Args:
+        configs: The configurations, as given.
+        keys: Settings that the user gave.
+        everywhere: Whether only to name settings that have no effect at all.
+    """
+    given = list(configs)
+    for key in dict.fromkeys(keys):
+        why = {config: reason for config in given if (reason := config.why_not(key))}
+        if len(why) == len(given):
+            yield next(iter(why.values()))
+        elif why and not everywhere:
+            methods = dict.fromkeys(without_hash(config.method) for config in why)
+            yield f"`{key}` has no effect in {len(why)} of {len(given)} configurations: {', '.join(methods)}"
+
+
 def _designs(file: SpaceFile, configs: Configs, request: _Request) -> list[Design]:
     """Return the designs of a file, or the one that it names."""
     centres = _configs(replace(file, one_at_a_time={}), request) if file.one_at_a_time else configs
@@ -297,9 +336,7 @@ def _expand(
     for key in request.settings:
         if key in axes and key not in chosen:
             raise axes[key].error(f"{key} varies in this space, so it cannot be set to one value.")
-    points = math.prod(len(nodes) for nodes in file.grid.values())
-    points *= 1 + sum(len(nodes) for nodes in file.one_at_a_time.values())
-    count = sum(len(cases) for _, cases in cases_by_dataset) * points
+    count = _count(file, cases_by_dataset)
     if count > MOST_CONFIGS:
         raise file.root.error(
             f"the space has {count:,} configurations; expected at most {MOST_CONFIGS:,}. "
@@ -312,6 +349,13 @@ def _expand(
                 resolved, config = _config(file, dataset, nodes, request)
                 configs.setdefault(resolved, config)
     return configs
+
+
+def _count(file: SpaceFile, cases_by_dataset: list[tuple[str, list[Settings]]]) -> int:
+    """Return the number of combinations; some may be equal."""
+    points = math.prod(len(nodes) for nodes in file.grid.values())
+    points *= 1 + sum(len(nodes) for nodes in file.one_at_a_time.values())
+    return sum(len(cases) for _, cases in cases_by_dataset) * points
 
 
 def _product(grid: Axes) -> Iterator[Settings]:

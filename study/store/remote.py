@@ -19,7 +19,7 @@ from hagmeta.common.files.home import home
 # The logs of Ray stay local.
 FOLDERS = ("runs", "failed", "launches", "searches", "embeddings", "predictions", "report")
 # Copied again at the end of each launch.
-CHANGING = ("report/", "comparison/", "searches/", "optuna.log", "best.yaml")
+CHANGING = ("report/", "comparison/", "searches/", "optuna.log", "best")
 PATIENCE = 30.0  # seconds until the first answer of a bucket
 
 T = TypeVar("T")

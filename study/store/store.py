@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import written_whole
 from hagmeta.common.records.records import Record, RunKey, StudyFolder, read_record
 
+MOST_LATEST = 200  # records
 MOST_LETTERS = 200  # of a path in an error
 
 
@@ -47,6 +48,7 @@ class Store(StudyFolder):
             graphs: The current fingerprints of datasets, by name.
         """
         super().__init__(folder)
+        self.status = folder / "status.json"  # of the launch that runs, for other terminals
         self._written = written
         self.graphs = dict(graphs or {})
 
@@ -78,6 +80,27 @@ class Store(StudyFolder):
         finally:
             lock.release()
 
+    def is_in_use(self) -> bool:
+        """Return whether a launch holds the lock of the folder."""
+        try:
+            with FileLock(self.folder / ".lock", timeout=0):
+                return False
+        except Timeout:
+            return True
+        except OSError:  # another user's folder: it has no launch of ours
+            return False
+
+    def nothing_since_launch(self) -> bool:
+        """Return whether no run has finished or failed since the newest launch or search began."""
+        began = [path.stat().st_mtime_ns for path in self.launches.glob("*.json")]
+        ended = [path.stat().st_mtime_ns for part in (self.runs, self.failures) for path in part.glob("*/*")]
+        return max(began, default=0) >= max(ended, default=0)
+
+    def asked(self) -> list[dict[str, Any]]:
+        """Return the records of launches, the newest first."""
+        found = [json.loads(path.read_bytes()) for path in self.launches.glob("*.json")]
+        return sorted(found, key=lambda launch: str(launch["time"]), reverse=True)
+
     def scan(self, *, set_aside: bool = True) -> Scan:
         """Read every record and return the finished runs, and those that diverged.
 
@@ -102,6 +125,13 @@ class Store(StudyFolder):
     def records(self) -> list[Record]:
         return [read_record(path) for path in self.record_files()]
 
+    def latest(self) -> Iterator[Record]:
+        """Yield the latest records, which tell how long runs take."""
+        files = sorted(self.record_files(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in files[:MOST_LATEST]:
+            with suppress(ValueError):  # damaged: a scan moves it aside
+                yield self._read(path)
+
     def find(self, key: RunKey) -> Record | None:
         """Return the record of a run, or None if it is missing, damaged, or of an older graph."""
         try:
@@ -114,13 +144,26 @@ class Store(StudyFolder):
 
         It would diverge again, so it does not run again.
         """
+        content = self._failure(key)
+        return str(content["error"]) if content.get("diverged") and self._is_current(content) else ""
+
+    def why_failed(self, key: RunKey) -> str:
+        """Return why the last attempt of a run failed, or nothing."""
+        return str(self._failure(key).get("error", ""))
+
+    def failure_file(self, key: RunKey) -> Path:
+        """Return the file with the traceback of a failed run or, if it diverged, with the reason."""
+        path = self.failures / key[0] / f"{key[1]}.json"
+        text = path.with_suffix(".txt")
+        return text if text.exists() else path
+
+    def _failure(self, key: RunKey) -> dict[str, Any]:
+        """Return what the store knows of a failed run; nothing if it did not fail or the file is damaged."""
         try:
             content = json.loads((self.failures / key[0] / f"{key[1]}.json").read_bytes())
-            if content["diverged"] and self._is_current(content):
-                return str(content["error"])
-        except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is damaged
-            pass
-        return ""
+            return content if {"error", "config"} <= content.keys() else {}
+        except (OSError, ValueError, AttributeError):
+            return {}
 
     def _read(self, path: Path) -> Record:
         record = read_record(path)
@@ -130,7 +173,7 @@ class Store(StudyFolder):
 
     def _is_current(self, content: Mapping[str, Any]) -> bool:
         """Return whether a file is of the current graph. The log of a failure may not say of which it is."""
-        graph = self.graphs.get(content["config"].get("dataset", ""))
+        graph = self.graphs.get((content["config"] or {}).get("dataset", ""))
         return graph is None or content.get("data", graph) == graph
 
     def _set_aside(self, path: Path) -> Path:
@@ -142,33 +185,47 @@ class Store(StudyFolder):
         return target
 
     def write(self, record: Record) -> None:
-        """Write a record atomically and remove the failure log of the same run."""
+        """Write a record atomically, and remove what says that an attempt of this run failed."""
         name = Path(record["config_hash"]) / f"{record['seed']}.json"
         self._write(self.runs / name, json.dumps(record).encode())
-        (self.failures / name).unlink(missing_ok=True)
+        for suffix in (".json", ".txt"):
+            (self.failures / name).with_suffix(suffix).unlink(missing_ok=True)
 
     def write_failure(
-        self, key: RunKey, config: dict[str, Any], error: str, *, diverged: bool = False
+        self,
+        key: RunKey,
+        config: Mapping[str, Any],
+        reason: str,
+        *,
+        traceback: str = "",
+        diverged: bool = False,
     ) -> Path:
-        """Write the log of a failed attempt of a run and return its file.
+        """Write why an attempt of a run failed, and return the file to read.
 
         Args:
             key: The run.
             config: Its settings.
-            error: A traceback, or why the run diverged.
+            reason: The error in one line.
+            traceback: Where it happened, in a text file of its own.
             diverged: Whether the run diverged, and would do so again.
         """
-        content = {"config": config, "config_hash": key[0], "seed": key[1], "error": error}
+        content = {"config": config, "config_hash": key[0], "seed": key[1], "error": reason}
         content |= {"diverged": diverged}
         if graph := self.graphs.get(config.get("dataset", "")):
             content["data"] = graph
         path = self.failures / key[0] / f"{key[1]}.json"
         self._write(path, json.dumps(content).encode())
-        return path
+        if not traceback:
+            return path
+        title = f"{config['method']} on {config['dataset']}, seed {key[1]}, configuration {key[0]}"
+        self._write(path.with_suffix(".txt"), f"{title}\n\n{traceback.strip()}\n".encode())
+        return path.with_suffix(".txt")
 
     def write_launch(self, launch: dict[str, Any]) -> None:
         """Write what a launch asked for, so that missing runs can be named; equal launches share a file."""
-        wanted = json.dumps([sorted(launch["configs"]), launch["seeds"]])
+        # Folders that are merged may have the same runs, described in other words.
+        described = [launch["description"]] if launch.get("description") else []
+        wanted = json.dumps([sorted(launch["configs"]), launch["seeds"], *described])
         name = hashlib.sha256(wanted.encode()).hexdigest()[:16]
         self._write(self.launches / f"{name}.json", json.dumps(launch).encode())
 

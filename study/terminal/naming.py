@@ -9,10 +9,12 @@ from pathlib import PurePath
 from typing import Any
 
 from hagmeta.common.plugins.identity import without_hash
-from hagmeta.common.records.differences import sort_key
+from hagmeta.common.records.differences import differing, sort_key
+from hagmeta.config.run_config import RunConfig, scopes_of
 
 FILES = ("npz:", "mat:")
 ALWAYS_LISTED = ("dataset", "method")  # no value of these is a common one: readers look for each of them
+SWITCHES = ("gpil", "nla", "tla")  # abbreviations, which readers know in capitals
 MOST_IN_FULL = 3  # settings; where more vary, a name lists only those that differ from the common values
 
 
@@ -39,12 +41,9 @@ def _path(name: str) -> PurePath:
     return PurePath(name.partition(":")[2] if name.startswith(FILES) else name)
 
 
-def _is_file(name: str) -> bool:
-    return name.startswith(FILES) or name.endswith(".npz")
-
-
 def _short(name: str, parts: int) -> str:
-    return str(PurePath(*_path(name).parts[-parts:])) if _is_file(name) else without_hash(name)
+    is_file = name.startswith(FILES) or name.endswith(".npz")
+    return str(PurePath(*_path(name).parts[-parts:])) if is_file else without_hash(name)
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
@@ -57,111 +56,96 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def value_text(value: object, names: Mapping[str, str] | None = None) -> str:
-    """Return the value of a setting as tables show it, by its short name where `names` has one."""
+    """Return the value of a setting, by its short name where `names` has one."""
     if isinstance(value, str):
         return (names or {}).get(value, value)
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return "none" if value is None else str(value)
 
 
-def common_values(configs: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str, Any]:
-    """Return the most frequent value of each setting in `keys`, over the `configs` that have it."""
-    found = {}
-    for key in keys:
-        values = {value_text(config[key]): config[key] for config in configs if key in config}
-        count = Counter(value_text(config[key]) for config in configs if key in config)
-        if values and key not in ALWAYS_LISTED:
-            found[key] = min(values.values(), key=lambda v: (-count[value_text(v)], sort_key(v)))
-    return found
+def setting_text(key: str, value: object, names: Mapping[str, str] | None = None) -> str:
+    """Return a setting with its value: ``TLA off``, ``hidden 32``."""
+    return f"{key.upper() if key in SWITCHES else key} {value_text(value, names)}"
 
 
-def differences(
-    config: Mapping[str, Any], keys: Iterable[str], common: Mapping[str, Any], names: Mapping[str, str]
-) -> list[str]:
-    """Return ``key value`` for each setting in `keys` whose value is not the one in `common`.
-
-    Args:
-        config: The settings of a configuration; those that do not apply to it are missing.
-        keys: The settings to compare, in the order of the result.
-        common: Values that are not repeated, by setting.
-        names: Short names of datasets and plug-ins.
-    """
-    apart = [key for key in keys if key in config and not (key in common and config[key] == common[key])]
-    return [f"{key} {value_text(config[key], names)}" for key in apart]
+def settings_text(values: Mapping[str, Any]) -> str:
+    """Return settings in one line: ``hidden 16, dropout 0.5``."""
+    return ", ".join(setting_text(key, value) for key, value in values.items())
 
 
-def wrapped(head: str, parts: Sequence[str], width: int, indent: str = "  ") -> str:
+def wrapped(head: str, parts: Sequence[str], width: int, indent: str = "  ", more: str = "    ") -> str:
     """Return `head` and `parts`, joined by commas, in lines of at most `width` columns.
 
-    Lines do not break within a part, such as ``hidden 32``. This is much faster than printing through rich: a
-    plan may have thousands of lines.
+    All lines begin with `indent`, and those after the first with `more`. Lines do not break within a part,
+    such as ``hidden 32``. This is much faster than printing through rich: a plan may have thousands of lines.
     """
     whole = head + ", ".join(part.replace(" ", "\u00a0") for part in parts)
     lines = textwrap.wrap(
         whole,
         width,
         initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
+        subsequent_indent=indent + more,
         break_long_words=False,
-        break_on_hyphens=False,
     )
     return "\n".join(lines).replace("\u00a0", " ")
 
 
-def settings_text(values: Mapping[str, Any]) -> str:
-    """Return settings in one line: ``hidden 16, dropout 0.5``."""
-    return ", ".join(f"{key} {value_text(value)}" for key, value in values.items())
+class Names:
+    """Names configurations by what sets them apart: method, dataset and the settings that vary.
 
-
-def _brief(value: object) -> str:
-    """Return a sampled value, which may have many digits, with three of them."""
-    return f"{value:.3g}" if isinstance(value, float) else value_text(value)
-
-
-class TrialNames:
-    """Names trials by what sets them apart: method, dataset, the settings that vary, and seeds.
-
-    A method or a dataset that all trials share is left out if the other one varies.
+    Attributes:
+        common: The values that names leave out, because most configurations have them. Empty if few settings
+            vary: then names have all of them.
     """
 
     def __init__(self, configs: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> None:
-        """Prepare the names of all trials.
+        """Prepare the names.
 
         Args:
             configs: The settings of every configuration.
             keys: The settings that vary.
         """
         self._keys = [key for key in keys if key not in ALWAYS_LISTED]
+        texts = {value for config in configs for value in config.values() if isinstance(value, str)}
+        self._short = short_names(sorted(texts))
         many = len(self._keys) > MOST_IN_FULL
-        self.common = common_values(configs, self._keys) if many else {}
-        self._short = short_names(str(config[key]) for config in configs for key in ALWAYS_LISTED)
-        both = ("method", "dataset")
-        self._first = tuple(key for key in both if len({config[key] for config in configs}) > 1) or both
+        self.common = {key: _most_frequent(key, configs) for key in self._keys} if many else {}
 
-    def of(
-        self,
-        configs: Sequence[Mapping[str, Any]],
-        seeds: Sequence[int],
-        settings: Mapping[str, Any] | None = None,
-    ) -> list[str]:
-        """Return the parts of a name such as ``hag-meta on debian, hidden 32, seeds 0-9``.
+    def where(self, config: Mapping[str, Any]) -> str:
+        """Return ``hag-meta on debian``."""
+        return f"{self.value(config, 'method')} on {self.value(config, 'dataset')}"
 
-        Args:
-            configs: The settings of each configuration of the trial.
-            seeds: Its seeds.
-            settings: What to show instead of the settings that vary, such as the values of a sample.
-        """
+    def value(self, config: Mapping[str, Any], key: str) -> str:
+        """Return the short value of a setting; nothing if it does not apply."""
+        return value_text(config[key], self._short) if key in config else ""
+
+    def settings(self, configs: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return the settings that vary in the study and are the same in `configs`, without common values."""
         config = configs[0]
-        what = " on ".join(value_text(config[key], self._short) for key in self._first)
-        if settings is None:
-            alike = [key for key in self._keys if all(other.get(key) == config.get(key) for other in configs)]
-            shown = differences(config, alike, self.common, self._short)
-        else:
-            shown = [f"{key} {_brief(value)}" for key, value in settings.items()]
+        alike = [k for k in self._keys if k in config and all(each.get(k) == config[k] for each in configs)]
+        shown = [key for key in alike if not (key in self.common and config[key] == self.common[key])]
+        return [setting_text(key, config[key], self._short) for key in shown]
+
+    def of(self, configs: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[str]:
+        """Return the parts of a name such as ``hag-meta on debian, hidden 32, seeds 0-9``."""
         many = [f"{len(configs)} configurations"] if len(configs) > 1 else []
-        return [what, *shown, *many, seeds_text(seeds)]
+        return [self.where(configs[0]), *self.settings(configs), *many, seeds_text(seeds)]
+
+
+def names_of(configs: Iterable[RunConfig]) -> Names:
+    """Return names for configurations, by the settings in which they differ."""
+    unique = list(dict.fromkeys(configs))
+    settings = [config.canonical() for config in unique]
+    return Names(settings, differing(settings, scopes_of(unique)))
+
+
+def _most_frequent(key: str, configs: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the most frequent value of a setting that some configurations have."""
+    values = {value_text(config[key]): config[key] for config in configs if key in config}
+    count = Counter(value_text(config[key]) for config in configs if key in config)
+    return min(values.values(), key=lambda value: (-count[value_text(value)], sort_key(value)))

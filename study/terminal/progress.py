@@ -1,24 +1,31 @@
-"""Show the progress of a study: a live panel on a terminal, plain lines elsewhere."""
+"""Show the progress of a study: a live panel on a terminal, plain lines elsewhere, and a file for others."""
 
 from __future__ import annotations
 
+import json
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-import rich.box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from hagmeta.common.records.differences import differing
-from hagmeta.config.run_config import scopes_of
+from hagmeta.common.files.files import written_whole
+from hagmeta.common.records.records import Record
+from hagmeta.config.run_config import RunConfig
+from study.planning.cost import TimeLeft, counts
 from study.planning.plan import Trial
-from study.terminal.naming import TrialNames
-from study.terminal.time_left import Job, TimeLeft
+from study.terminal.naming import names_of, seeds_text, settings_text
+
+SECONDS_BETWEEN_WRITES = 5.0  # of the file
+SECONDS_BETWEEN_LINES = 60.0  # without a terminal
+MOST_SHOWN = 12  # running trials
 
 
 def last_session(accuracies: list[float]) -> str:
@@ -36,19 +43,15 @@ def average_validation(objectives: list[float]) -> str:
     return f"mean validation {100 * sum(objectives) / len(objectives):.1f} %"
 
 
-MOST_SHOWN = 12  # running trials in the table
-
-
 @dataclass
 class Running:
     """A running trial and its last report."""
 
     trial: Trial
-    job: Job
-    jobs: int  # how many of this job it does
+    runs: Counter[RunConfig]  # for the time left
     name: str
     since: float
-    report: str = ""
+    report: str = "starting"
 
 
 class StudyProgress:
@@ -60,55 +63,79 @@ class StudyProgress:
         trials: Sequence[Trial],
         done_before: int,
         in_words: Callable[[list[float]], str] = last_session,
+        *,
+        time_left: TimeLeft | None = None,
+        file: Path | None = None,
     ) -> None:
-        """Prepare the display; as a context manager it draws the live panel.
+        """Prepare the display; as a context manager it draws the live panel and writes the file.
 
         Args:
             console: Where to print.
             trials: The trials to run.
             done_before: The number of runs that earlier launches have finished.
-            in_words: Summarises the figures of all finished trials.
+            in_words: Summarises the figures of all finished runs.
+            time_left: What earlier launches have measured.
+            file: Where to write the state for other terminals; see `read_state`.
         """
-        self._console, self._in_words = console, in_words
-        self._done_before = done_before
-        self._missing = sum(len(trial.members) for trial in trials)
+        self._console, self._in_words, self._file = console, in_words, file
+        self._done_before, self._waiting = done_before, counts(trials)
+        self._missing = sum(self._waiting.values())
         self._running: dict[str, Running] = {}
         self._most_at_once = 0
-        self._time_left = TimeLeft(trials)
-        self._names = _names(trials)
-        self._start = time.monotonic()
+        self._time_left = time_left or TimeLeft()
+        self._names = names_of(self._waiting)
+        self._start = self._printed = time.monotonic()
         self._figures: list[float] = []
         self.done = self.failed = 0
         self._live = Live(console=console, refresh_per_second=1, transient=True, get_renderable=self._panel)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> StudyProgress:
+        self._thread.start()
         if self._console.is_terminal:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
         self._live.stop()
+        if self._file:
+            self._file.unlink(missing_ok=True)
 
     @property
     def running(self) -> int:
         return sum(len(each.trial.members) for each in self._now_running())
 
     def started(
-        self, key: str, trial: Trial, settings: Mapping[str, Any] | None = None, unit: Trial | None = None
+        self, key: str, trial: Trial, values: Mapping[str, Any] | None = None, unit: RunConfig | None = None
     ) -> None:
         """Count a trial as running.
 
         Args:
             key: Identifies the trial in later calls.
             trial: What runs.
-            settings: What to show of its settings; by default, those in which trials differ.
-            unit: The planned trial of one run, if `trial` was not planned: it counts once per member.
+            values: What to show of its settings; by default, those in which trials differ.
+            unit: The planned configuration, if this one was not planned.
         """
-        configs = [config.canonical() for config in trial.configs]
-        name = ", ".join(self._names.of(configs, trial.seeds, settings))
-        jobs = len(trial.members) if unit else 1
-        self._running[key] = Running(trial, Job.of(unit or trial), jobs, name, time.monotonic())
+        runs = counts([trial]) if unit is None else Counter({unit: len(trial.members)})
+        self._waiting = self._waiting - runs  # a new one: another thread reads it
+        self._running[key] = Running(trial, runs, self._name(trial, values), time.monotonic())
         self._most_at_once = max(self._most_at_once, len(self._running))
+
+    def _name(self, trial: Trial, values: Mapping[str, Any] | None = None) -> str:
+        settings = [config.canonical() for config in trial.configs]
+        if values:
+            parts = [self._names.where(settings[0]), settings_text(values), seeds_text(trial.seeds)]
+        else:
+            parts = self._names.of(settings, trial.seeds)
+        return ", ".join(parts)
+
+    def name(self, key: str, trial: Trial | None = None) -> str:
+        """Return the name of a trial with its method, dataset and seeds."""
+        running = self._running.get(key)
+        return running.name if running else self._name(trial) if trial else key
 
     def goes_on(self, key: str, phase: str, done: int, total: int, values: Mapping[str, float]) -> None:
         """Show that a trial has finished `done` of `total` steps of a phase, and the values found in it."""
@@ -116,49 +143,58 @@ class StudyProgress:
             found = "".join(f", {100 * value:.1f} %" for value in values.values())
             self._running[key].report = f"{phase} {done}/{total}{found}"
 
-    def stopped(self, key: str, instead: Sequence[Trial] = ()) -> None:
-        """Count a trial as interrupted; it will start again, or the trials `instead` of it will."""
-        ended = self._running.pop(key, None)
-        if ended and instead:
-            self._time_left.ended(ended.job, None, ended.jobs)
-            self._time_left.add(instead)
+    def waits(self, key: str, other: str | None) -> None:
+        """Show that a trial waits for an encoder that another one trains."""
+        if key in self._running:
+            whose = self.name(other) if other else "another trial"
+            self._running[key].report = f"waiting for the encoder of {whose}"
 
-    def finished(self, key: str, figures: Sequence[float] = (), failed: int = 0) -> None:
-        """Count a trial as finished, with these `figures`. A second call does nothing.
+    def stopped(self, key: str) -> None:
+        """Count a trial as interrupted; its runs will start again."""
+        if ended := self._running.pop(key, None):
+            self._waiting = self._waiting + ended.runs
+
+    def finished(
+        self, key: str, records: Sequence[Record] = (), failed: int = 0, figures: Sequence[float] = ()
+    ) -> None:
+        """Count a trial as finished. A second call does nothing.
 
         Args:
             key: Identifies the trial.
-            figures: What the summary shows of its runs.
+            records: The records of its runs.
             failed: How many of its runs have failed.
+            figures: What the summary shows of its runs.
         """
         if key not in self._running:
             return
         ended = self._running.pop(key)
-        self._time_left.ended(ended.job, time.monotonic() - ended.since, ended.jobs)
+        for record in records:
+            self._time_left.learn(record)
         self.done += len(ended.trial.members) - failed
         self.failed += failed
         self._figures += figures
         self._show()
 
-    def finished_before(self, trial: Trial, times: int = 1) -> None:
-        """Count a trial as finished that did not run, because the store has its records."""
-        self._time_left.ended(Job.of(trial), None, times)
-        self.done += times * len(trial.members)
+    def finished_before(self, config: RunConfig, times: int = 1) -> None:
+        """Count runs as finished that did not run, because the store has their records."""
+        self._waiting = self._waiting - Counter({config: times})
+        self.done += times
         self._show()
 
     def found(self, figure: float) -> None:
         """Add a figure to the summary; the next line shows it."""
         self._figures.append(figure)
 
-    def has_failed(self, key: str, trial: Trial, times: int = 1) -> None:
-        """Count a trial as failed; it may never have started, and then it counts `times`."""
-        if key in self._running:
-            ended = self._running.pop(key)
-            self._time_left.ended(ended.job, None, ended.jobs)
+    def has_failed(self, key: str) -> None:
+        """Count the runs of a trial as failed."""
+        if ended := self._running.pop(key, None):
             self.failed += len(ended.trial.members)
-        else:
-            self._time_left.ended(Job.of(trial), None, times)
-            self.failed += times * len(trial.members)
+            self._show()
+
+    def failed_before(self, config: RunConfig, times: int) -> None:
+        """Count runs as failed that never start."""
+        self._waiting = self._waiting - Counter({config: times})
+        self.failed += times
         self._show()
 
     def say(self, text: str) -> None:
@@ -167,29 +203,35 @@ class StudyProgress:
 
     def _show(self) -> None:
         if not self._console.is_terminal:  # a terminal has the live panel
+            self._printed = time.monotonic()
             self._console.print(self.text(), soft_wrap=True)
 
+    def _watch(self) -> None:
+        """Write the file, and a line each minute if there is no terminal."""
+        while not self._over.wait(SECONDS_BETWEEN_WRITES):
+            self._write_state()
+            if time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
+                self._show()
+
+    def _write_state(self) -> None:
+        if self._file is None:
+            return
+        state = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "summary": self.text(),
+            "running": [[each.name, *self._state(each)] for each in self._now_running()],
+        }
+        with written_whole(self._file) as partial:
+            partial.write_text(json.dumps(state))
+
     def _panel(self) -> RenderableType:
-        """Return the running trials, in a table or in two lines each where it is too wide, and `text`."""
-        running = self._now_running()
-        if not running:
-            return self.text()
-        table = Table(box=rich.box.SIMPLE, padding=(0, 1, 0, 0))
-        table.add_column("running", no_wrap=True)
-        for name in ("phase", "elapsed", "left"):
-            table.add_column(name, no_wrap=True)
-        lines = Text()
-        for each in running[:MOST_SHOWN]:
-            elapsed = time.monotonic() - each.since
-            left = self._time_left.of(
-                each.job, elapsed, each.jobs
-            )  # 0 if it takes longer than others of its kind
-            state = [each.report or "starting", _duration(elapsed), f"~{_duration(left)}" if left else ""]
-            table.add_row(each.name, *state)
-            lines.append(f"{each.name}\n    {', '.join(state[:2])}{f', {state[2]} left' if left else ''}\n")
-        more = [f"and {len(running) - MOST_SHOWN} more"] if len(running) > MOST_SHOWN else []
-        fits = Console(width=1000).measure(table).maximum <= self._console.width
-        return Group(table if fits else lines, *more, self.text())
+        return show([[each.name, *self._state(each)] for each in self._now_running()], self.text())
+
+    def _state(self, each: Running) -> list[str]:
+        """Return the phase of a trial, the time for which it has run, and the time left if it is known."""
+        elapsed = time.monotonic() - each.since
+        left = (self._time_left.of(each.runs) or 0.0) - elapsed
+        return [each.report, _duration(elapsed), f"~{_duration(left)} left" if left > 0 else ""]
 
     def _now_running(self) -> list[Running]:
         """Return a copy, because another thread draws the panel."""
@@ -204,17 +246,33 @@ class StudyProgress:
         if self._figures:
             parts.append(self._in_words(self._figures))
         now = time.monotonic()
-        running = [(each.job, each.jobs, now - each.since) for each in self._now_running()]
-        left = self._time_left.of_all(running, max(1, self._most_at_once))
+        running = [(each.runs, now - each.since) for each in self._now_running()]
+        left = self._time_left.of_all(running, dict(self._waiting), max(1, self._most_at_once))
         if left:
-            parts.append(f"{left} {_duration(left.seconds)} left")
+            parts.append(f"{'at least' if left[1] else 'about'} {_duration(left[0])} left")
         return ", ".join(parts) + f" ({_duration(now - self._start)})"
 
 
-def _names(trials: Sequence[Trial]) -> TrialNames:
-    configs = {config.hash(): config for trial in trials for config in trial.configs}
-    settings = [config.canonical() for config in configs.values()]
-    return TrialNames(settings, differing(settings, scopes_of(configs.values())))
+def show(running: Sequence[Sequence[str]], summary: str) -> Text:
+    """Return the running trials, in two lines each, and a summary.
+
+    Args:
+        running: The name, phase, elapsed time and time left of each trial.
+        summary: The state of the whole study.
+    """
+    lines = [f"{name}\n    {', '.join(filter(None, state))}" for name, *state in running[:MOST_SHOWN]]
+    more = [f"and {len(running) - MOST_SHOWN} more"] if len(running) > MOST_SHOWN else []
+    return Text("\n".join([*lines, *more, summary]))
+
+
+def show_state(file: Path) -> Text | None:
+    """Return what a launch writes for other terminals, ready to print; None if there is nothing yet."""
+    try:
+        state = json.loads(file.read_bytes())
+        age = datetime.now(UTC) - datetime.fromisoformat(state["time"])
+        return show(state["running"], f"{state['summary']}, {_duration(age.total_seconds())} ago")
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _duration(seconds: float) -> str:

@@ -14,6 +14,7 @@ import pytest
 import ray
 
 from study import early
+from study.launch import main
 from study.options import read_options
 from study.running import connection
 from tests.study.test_launch import ROOT, SPACE
@@ -52,7 +53,20 @@ def test_only_a_new_study_begins_to_start_ray(
     assert begun == [ROOT] * begins
 
 
-def test_an_error_in_the_background_is_raised_where_ray_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_used_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "auth_token"))
+    monkeypatch.setenv("RAY_AUTH_MODE", "")  # restored after the test
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    early.use_token()
+    assert "RAY_AUTH_MODE" not in os.environ
+    (tmp_path / "auth_token").write_text("0" * 64)
+    early.use_token()
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+
+
+def test_an_error_in_the_background_is_raised_where_ray_is_needed(
+    monkeypatch: pytest.MonkeyPatch, no_ray: None
+) -> None:
     def fail(**_: Any) -> None:
         raise RuntimeError("no port is free")
 
@@ -64,6 +78,16 @@ def test_an_error_in_the_background_is_raised_where_ray_is_needed(monkeypatch: p
     finally:
         connection.end_ray()
     assert not ray.is_initialized() and not connection.is_up()
+
+
+def test_an_address_without_a_cluster_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_ray: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    assert main(["--methods", "sgc-ncm", "--dataset", "debian", "--address", "127.0.0.1:1"]) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert "no Ray cluster at --address 127.0.0.1:1" in error
 
 
 @pytest.mark.slow

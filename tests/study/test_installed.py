@@ -41,8 +41,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    git = ["git", "-C", str(source), "-c", "user.name=x", "-c", "user.email=x"]
+    for words in (["init", "-q"], ["add", "setup.py"], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*git, *words], check=True)
     pip("wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(out))
     (made,) = out.glob("*.whl")
     return made
@@ -91,6 +94,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
 
 def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    packed.remove("hagmeta/packs/COMMIT")  # of the checkout from which it was built
     assert packed == {str(path.relative_to(ROOT)) for name in FOLDERS for path in files_of(ROOT / name)}
     assert {f"{package}/py.typed" for package in FOLDERS[:3]} < packed
     assert f"hagmeta-{hagmeta.__version__}-" in wheel.name

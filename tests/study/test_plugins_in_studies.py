@@ -64,11 +64,34 @@ def command(*options: str) -> list[str]:
     return ["--methods", "sgc-ncm,my_method.py:Mine", *graph, *settings, "--seeds", "2", *options]
 
 
+def test_a_plug_in_has_the_settings_of_the_method_that_it_extends(tmp_path: Path) -> None:
+    (tmp_path / "sub.py").write_text(
+        "from hagmeta.methods import METHODS\n\n"
+        "class Sub(METHODS.find('cec')):\n    pass\n\n"
+        "class Without(METHODS.find('cec')):\n    own_settings = None\n\n"
+        "class Bare(METHODS.find('frozen')):\n    pass\n"
+    )
+    bare = space.of_methods([f"{tmp_path}/sub.py:Bare"], ["debian"]).resolved[0].canonical()
+    frozen = space.of_methods(["frozen"], ["debian"]).resolved[0].canonical()
+    assert bare.keys() == frozen.keys()
+    studies = (
+        space.of_methods([f"{tmp_path}/sub.py:{name}"], ["debian"], settings={"cosine_scale": "8"})
+        for name in ("Sub", "Without")
+    )
+    inherits, without = (
+        (study.resolved[0].canonical().get("cosine_scale"), study.notes) for study in studies
+    )
+    assert inherits == (8.0, ())
+    assert without[0] is None and "`cosine_scale` does not apply" in without[1][0]  # not silently
+
+
 def test_plug_ins_of_every_kind_run_on_workers_and_are_recorded(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], no_ray: None
 ) -> None:
     assert main(command("--metric", "my_metric.py:Worst", "--max-concurrent", "1")) == 0
-    assert "4 runs (2 configurations x 2 seeds): 0 done, 4 to go" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "4 runs (2 configurations x 2 seeds): 0 done, 4 to go" in output
+    assert "\nstarting Ray on this machine; this takes a few seconds\n" in output  # not silent meanwhile
     store = Store(folder / "results" / "comparison")
     records = store.records()
     assert len(records) == 4
@@ -195,7 +218,9 @@ cluster.shutdown()
 
 
 @pytest.mark.slow
-def test_a_ray_of_ours_starts_again_for_plug_ins_and_one_of_the_users_is_left_alone(folder: Path) -> None:
+def test_a_ray_of_ours_starts_again_for_plug_ins_and_one_of_the_users_is_left_alone(
+    folder: Path, no_ray: None
+) -> None:
     def seen() -> str | None:
         return ray.get(ray.remote(os.getenv).remote("HAGMETA_PLUGINS"))
 

@@ -2,89 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import threading
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
-from rich.console import Console
 
-import hagmeta
-from hagmeta import datasets
 from hagmeta.common.errors import UserError
-from hagmeta.datasets import Dataset
-from study.api import launch
 from study.launch import main
 from study.options import LaunchOptions
-from study.planning import data
 from study.planning.packing import LAST
 from study.space import spaces as space
-from study.store.store import Store
 
+ROOT = Path(__file__).resolve().parents[2]
 NAME = "synthetic:nodes=600,edges=2500,features=60,classes=10,seed=1"
 TASK: dict[str, Any] = {"classes": [4, 2, 4], "n_way": 2, "k_shot": 3}
-
-
-class Impatient(Console):
-    """Ctrl-C as soon as the first trial has finished."""
-
-    def print(self, *objects: Any, **how: Any) -> None:
-        super().print(*objects, **how)
-        if str(objects[0]).startswith("1/2 runs"):
-            raise KeyboardInterrupt
-
-
-# test_signals.py has a study that is interrupted.
-@pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_study_of_a_graph_in_memory_runs_in_any_thread_and_goes_on_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], interrupted: bool
-) -> None:
-    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
-    made = datasets.load(NAME, tmp_path)
-    graph = Dataset.from_arrays(made.edges, made.labels, made.features, name="mine")
-    graphs = {graph.identity: graph}
-    options = LaunchOptions(
-        methods=("sgc-ncm",),
-        datasets=tuple(graphs),
-        settings=TASK,
-        seeds=2,
-        seeds_per_trial=1,
-        max_concurrent=1,
-        results=str(tmp_path / "results"),
-        report=False,
-    )
-    folder = tmp_path / "results" / "comparison"
-    if interrupted:
-        with pytest.raises(KeyboardInterrupt):
-            launch(None, options, graphs, Impatient(file=io.StringIO(), width=120))
-        assert not ray.is_initialized() and len(Store(folder).records()) == 1
-        assert not data.in_memory(graphs)  # what was lent is given back
-
-    def go_on() -> None:
-        asked: dict[str, Any] = {"results": tmp_path / "results", "report": False, "max_concurrent": 1}
-        studies.append(hagmeta.study(methods=["sgc-ncm"], datasets=graph, settings=TASK, seeds=2, **asked))
-
-    studies: list[hagmeta.Study] = []
-    thread = threading.Thread(target=go_on, daemon=True)
-    thread.start()
-    thread.join()
-    output = capsys.readouterr().out
-    done = int(interrupted)
-    assert f"2 runs (1 configuration x 2 seeds): {done} done, {2 - done} to go" in output
-    (found,) = studies
-    assert found.complete and found.folder == folder, output
-    assert not ray.is_initialized() and not data.in_memory(graphs)
-    records = Store(folder).records()
-    assert len(records) == 2 and {record["config"]["dataset"] for record in records} == set(graphs)
-    # What workers found is what a run in this process finds.
-    frame = found.frame()
-    assert len(frame) == 2 * 3 and set(frame["dataset"]) == {"mine"}
-    alone = hagmeta.run("sgc-ncm", graph, seeds=2, **TASK)
-    kept = frame.sort_values(["seed", "session"])["macro_accuracy"]
-    assert list(kept) == list(alone.frame()["macro_accuracy"])
-    assert found.report(out=tmp_path / "page").is_file()
+SMALL_CLASSES = ["--methods", "sgc-lda", "--dataset", NAME, "--set", "classes=4,2,4", "--set", "n_way=2"]
 
 
 def test_a_comparison_is_the_space_that_a_file_would_give(tmp_path: Path) -> None:
@@ -142,6 +76,9 @@ def test_an_error_in_a_mapping_names_its_key(content: dict[str, Any], named: str
         (["--methods", "sgc-lda", "--dataset", "debain"], "Did you mean 'debian'?"),
         (["--methods", "sgc-lda", "--dataset", "debian", "--set", "method=cec"], "method cannot be set"),
         (["--methods", "sgc-lda", "--dataset", "debian", "--set", "hosp=3"], "Did you mean 'hops'?"),
+        (["--space", "tune", "--samples", "8"], "edit `samples` in the file and repeat the command"),
+        (["--space", "tune", "--set", "samples=8"], "edit `samples` in the file and repeat the command"),
+        ([*SMALL_CLASSES, "--set", "k_shot=45"], "Leave them out with --set drop_small=true, or use smaller"),
         (["--methods", "sgc-lda", "--dataset", "debian", "--name", "a/b"], "'a/b' cannot name the folder"),
     ],
 )
@@ -191,3 +128,31 @@ def test_options_take_values_and_texts_alike() -> None:
 def test_options_of_the_wrong_kind_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(wrong)).replace("_", "-").removesuffix("s")):
         LaunchOptions(**wrong)
+
+
+def test_a_launch_whose_ray_does_not_start_ends_with_status_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def late(*_: object) -> None:
+        raise Exception("the processes did not start in time\nsecond line")  # as Ray does
+
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("study.running.connection.start_ray", late)
+    monkeypatch.setattr("study.early.begin_ray", lambda *_: None)
+    settings = [f"{key}={value}" for key, value in TASK.items()]
+    settings[0] = "classes=4,2,4"
+    words = ["--methods", "sgc-ncm", "--dataset", NAME, "--results", str(tmp_path)]
+    assert main([*words, *(word for each in settings for word in ("--set", each))]) == 1
+    error = capsys.readouterr().err
+    assert "cannot start Ray: the processes did not start in time; the machine may be busy" in error
+    assert "Repeat the command" in error and error.count("\n") == 1
+    assert main(["--status", str(tmp_path / "comparison")]) == 0
+    output = capsys.readouterr().out
+    assert "0 of 10 planned runs are finished" in output
+    assert "the last launch ended before any trial was finished" in output
+
+
+def test_the_package_is_run_as_a_program() -> None:
+    command = [sys.executable, "-m", "study", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: ")

@@ -13,9 +13,9 @@ from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.home import home
 from hagmeta.config.run_config import RunConfig
-from hagmeta.packs.pack import no_progress
 from study.planning import data
 from study.running import trial
+from study.running.reports import LiveReports
 
 SMALL, OTHER = (f"synthetic:nodes=600,edges=2500,features=80,classes=12,seed={seed}" for seed in (1, 2))
 
@@ -53,6 +53,11 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         data.load(f"npz:{path}")
 
 
+class Silent(LiveReports):
+    def __call__(self, *_: object) -> None:
+        pass
+
+
 def outcome(name: str) -> list[Any]:
     """The records of a trial, without what clocks and memory say."""
     config = RunConfig.of(
@@ -61,7 +66,8 @@ def outcome(name: str) -> list[Any]:
         classes=(4, 4, 4),
         n_way=2,
         k_shot=3,
-        pretrain_epochs=3,
+        hidden=8,
+        pretrain_epochs=1,
         finetune_steps=1,
     )
     spec: trial.TrialSpec = {
@@ -75,7 +81,7 @@ def outcome(name: str) -> list[Any]:
         "checkpoints": str(home() / "checkpoints"),
         "metrics": [],
     }
-    records, *_ = trial.run_spec(spec, no_progress)
+    records, *_ = trial.run_spec(spec, Silent())
     return [(r["config_hash"], r["seed"], r["accuracy"], r["matrix"], r["validation"]) for r in records]
 
 

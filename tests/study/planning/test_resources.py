@@ -103,6 +103,7 @@ import sys, time, os, json
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from study.running import tuning
+from study.running.queue import Supply
 from study.planning.resources import choose_resources
 from study.store.store import Store
 import ray
@@ -125,12 +126,17 @@ class Counted:
         Counted.copies += 1
         return self
 
+class Specs(Supply):
+    most = 6
+    def suggest(self, trial_id):
+        return {{"spec": specs.pop(0)}} if specs else self.FINISHED
+
 shares = [1.0] * 2 + [0.5] * 4
 resources = choose_resources({{"CPU": 2, "GPU": 1}}, {{("a", "b"): 1.0, ("c", "d"): 0.5}}, None, None)
 specs = [{{"gpu_share": s, "name": str(n), "counted": Counted()}} for n, s in enumerate(shares)]
 store = Store(Path({str(tmp_path)!r}))
 runner = tuning.StudyRunner(store, resources, None, tuning.TrialOptions())
-runner.supplied(nothing, tuning.InOrder(specs), len(specs), Lines())
+runner.supplied(nothing, Specs(), Lines())
 print("copies", Counted.copies)
 """
     done = subprocess.run(

@@ -51,7 +51,7 @@ def victim_of(process: subprocess.Popen[str], name: str) -> psutil.Process:
     if name == "launcher":
         return driver
     if name == "worker":
-        return wait_for(lambda: workers(process, "train"), process)[0]
+        return wait_for(lambda: workers(process.pid, "train"), process)[0]
     return next(child for child in driver.children(recursive=True) if child.name() == name)
 
 
@@ -73,7 +73,7 @@ def test_every_run_ends_once_and_equal_whatever_was_killed(
     number, name = VICTIMS[killed]
     with prepared(tmp_path):
         process = start(tmp_path, *OPTIONS)
-        wait_for(lambda: workers(process, "train") and len(records_in(tmp_path)) >= records, process)
+        wait_for(lambda: workers(process.pid, "train") and len(records_in(tmp_path)) >= records, process)
         victim_of(process, name).send_signal(number)
         output, _ = process.communicate(timeout=HANG)
         before = versions(tmp_path)

@@ -111,7 +111,7 @@ sys.exit(launch.main(["--space", "tiny.yaml", "--mps", "--gpus-per-trial", "0",
         stderr=subprocess.STDOUT,
         text=True,
     )
-    worker, *_ = wait_for(lambda: workers(study, "train"), study)
+    worker, *_ = wait_for(lambda: workers(study.pid, "train"), study)
     pipes = worker.environ()[mps.PIPES]
     study.send_signal(signal.SIGINT)
     output, _ = study.communicate(timeout=HANG)

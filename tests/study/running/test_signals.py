@@ -6,11 +6,10 @@ import threading
 from pathlib import Path
 
 import pytest
-import ray
 
 from study.launch import main
 from study.running.signals import Stopped, stopped_by_signals
-from tests.study.test_launch import folder, records_in, results  # noqa: F401
+from tests.study.test_launch import folder, records_in, results, workers  # noqa: F401
 from tests.waiting import wait_for
 
 
@@ -36,6 +35,7 @@ def test_what_is_ignored_as_by_nohup_stays_ignored() -> None:
 def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(
     folder: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
+    shared_ray: None,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def end_after_a_record() -> None:
@@ -57,4 +57,5 @@ def test_a_study_that_is_told_to_end_says_so_in_a_line_and_keeps_what_it_has(
     assert status == 143, output
     assert output.splitlines()[-1].startswith("Stopped by SIGTERM. Finished runs are kept")
     assert "Traceback" not in output and "***" not in output
-    assert results(folder) and not ray.is_initialized()
+    assert results(folder)
+    wait_for(lambda: not workers(os.getpid(), "train"))  # and it leaves none behind in a Ray of the user

@@ -68,7 +68,7 @@ def test_a_trial_is_done_with_the_report_of_its_records(
     ("kind", "seeds"),
     [
         (trial.run_trial, (0, 1)),
-        (run_sample, (0,)),
+        pytest.param(run_sample, (0,), marks=pytest.mark.slow),
         pytest.param(trial.run_trial, (0,), marks=pytest.mark.slow),
         pytest.param(run_sample, (0, 1), marks=pytest.mark.slow),
     ],

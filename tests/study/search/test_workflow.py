@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -16,14 +15,13 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from hagmeta.config.run_config import RunConfig, resolve
-from hagmeta.testing import records_of
+import hagmeta
+from hagmeta.config.run_config import resolve
 from study.launch import main
-from study.planning import data
 from study.search.history import SearchHistory, open_histories
 from study.space import spaces as space
 from study.store.store import Store
-from tests.waiting import HANG, wait_for
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 START = "         start: [{learning_rate: 0.0000001, finetune_steps: 0}]"
@@ -83,11 +81,16 @@ def end_after_two_samples(folder: Path) -> int:
 # test_history.py has searches that are killed, without machines to run them.
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_searches_end_with_their_samples_and_confirm_the_best(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, killed: bool
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    shared_ray: None,
+    killed: bool,
 ) -> None:
     (tmp_path / "tiny.yaml").write_text(SPACE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("analysis.figures.FIGURES", {})  # they take seconds
     before = end_after_two_samples(tmp_path) if killed else 0
     assert main(["--space", "tiny.yaml", "--max-concurrent", "1"]) == 0
     output = capsys.readouterr().out
@@ -108,45 +111,30 @@ def test_searches_end_with_their_samples_and_confirm_the_best(
     best = space.read(str(tmp_path / "results" / "tiny" / "best.yaml"))
     hashes = {resolve(config).hash() for config in best.configs}
     [launched] = (tmp_path / "results" / "tiny" / "launches").glob("*.json")
-    [design] = json.loads(launched.read_text())["designs"]
+    launch = json.loads(launched.read_text())
+    [design] = launch["designs"]
+    defaults = {cell["default"] for cell in launch["search"]["cells"]}
     assert design["kind"] == "ranking" and set(design["configs"]) == hashes
     assert len(hashes) == 2 and best.seeds == tuple(range(3, 13))
-    assert confirmed == {(name, seed) for name in hashes for seed in best.seeds}
+    assert confirmed == {(name, seed) for name in hashes | defaults for seed in best.seeds}
+    study = hagmeta.open_study(tmp_path / "results" / "tiny")
+    frame = study.frame()
+    assert study.complete and frame.groupby("role")["config"].unique().map(set).to_dict() == {
+        "tuned": hashes,
+        "default": defaults - hashes,
+    }
+    found = {(record["config_hash"], record["seed"]) for each in study.results() for record in each.records}
+    assert found == confirmed
     # The report is of those, in one table, and says how they were chosen.
     report = tmp_path / "results" / "tiny" / "report"
     (table,) = report.glob("tables/sessions-*.md")
     rows = [
-        line for line in table.read_text().splitlines() if line.startswith(("| HAG-Meta |", "| Frozen |"))
+        line for line in table.read_text().splitlines() if line.startswith(("| HAG-Meta (", "| Frozen ("))
     ]
-    assert len(rows) == 2
+    assert len(rows) == len(hashes | defaults)
     page = (report / "index.html").read_text()
     assert "the best of 3 samples in 2 searches with 1 starting point" in page
     assert "under a seed of the search" in page
-
-
-@pytest.mark.slow
-def test_each_group_of_samples_runs_as_one_pack_with_the_records_of_single_runs(tmp_path: Path) -> None:
-    text = SPACE.replace("samples: 3", "samples: 8").replace(START, "group: 4")
-    text = text.replace("pretrain_epochs: 10", "pretrain_epochs: 3").replace("episodes: 20", "episodes: 4")
-    text = text.replace("hidden: 16, ", "").replace("seeds: 3", "seeds: 2")
-    text = text.replace(
-        "  dropout:", "  hidden: {choice: [8, 16]}\n  smoothing: {choice: [0.0, 0.5]}\n  dropout:"
-    )
-    (tmp_path / "tiny.yaml").write_text(text)
-    process = start(tmp_path, "--max-concurrent", "1", "--members-per-trial", "8", "--no-report")
-    output, _ = process.communicate(timeout=HANG)
-    assert process.returncode == 0, output
-    assert "2 searches of 8 samples in groups of 4: 0 done, 16 to go" in output
-    found = Store(tmp_path / "results" / "tiny").records()
-    records = [record for record in found if record["config"]["val_classes"]]
-    assert [record["environment"]["seeds_in_pack"] for record in records] == [4 * 2] * 32
-    for method in ("hag-meta", "frozen"):
-        one = next(record for record in records if record["config"]["method"] == method)
-        config = RunConfig.of(one["config"])
-        (alone,) = records_of(config, [one["seed"]], data.load(config.dataset))
-        assert alone["config_hash"] == one["config_hash"]
-        if platform.machine() != "x86_64":  # there, packs of configurations round differently
-            assert (alone["validation"], alone["matrix"]) == (one["validation"], one["matrix"])
 
 
 def test_a_search_without_held_out_classes_is_refused(
@@ -171,6 +159,8 @@ def test_a_dry_run_of_searches_tells_what_each_varies_and_makes_nothing(
     assert max(map(len, output.splitlines())) <= 80
     output = " ".join(output.split()) + " "  # long lines are wrapped
     assert "2 searches of 3 samples, with 1 starting point: 0 done, 6 to go" in output
+    assert "2 searches x 3 samples x 3 seeds = 18 runs; then 4 configurations x 10 fresh seeds" in output
+    assert "design: ranking of methods " in output
     assert "hag-meta: 0 done; varies learning_rate, dropout, finetune_steps " in output
     assert "frozen: 0 done; varies learning_rate, dropout " in output
     assert not (tmp_path / "results").exists()

@@ -8,10 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-import random
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +24,9 @@ from hagmeta.common.records.metrics import MetricDeclaration, to_record
 from hagmeta.config.run_config import RunConfig, resolve
 from study.launch import main
 from study.store.store import Store
-from study.terminal.display import study_table
+from study.terminal.table import study_table
 from tests.study.store.test_store import record
-from tests.study.test_launch import ROOT, SPACE
-from tests.waiting import HANG
+from tests.study.test_launch import SPACE
 
 CONFIG = resolve(RunConfig.of(sessions=1))
 SCHEMA = jsonschema.Draft202012Validator(json.loads(record_schema.FILE.read_text()))
@@ -59,7 +55,6 @@ ODD += [[], [[]], {}, {"a": 1}]
 ODD_TEXTS = ["", " ", "-", "--", "=", "[", "]", "{", "}", ":", "&a", "*a", "<<: *a", "|", "\t", "\0", "~"]
 ODD_TEXTS += ["null", "1e999", "-1", "[/x]", "é", "\N{PILE OF POO}", "nla", "../..", "0x10"]
 ODD_TEXTS += ["!!python/object:os.system"]
-HUGE = "synthetic:nodes=99999999,edges=999999999,features=9,classes=9"
 OPTIONS = {
     "--space": ["ablation", "hyperparameters", "quickly", "", ".", "/", "tiny.yaml", "/etc/passwd", "\0"],
     "--dataset": [
@@ -198,7 +193,7 @@ def launched(capsys: pytest.CaptureFixture[str], *options: str) -> None:
     check(code, "".join(capsys.readouterr()))
 
 
-@some(100, 2000)
+@some(50, 2000)
 @given(text=yaml_files.filter(is_small))
 def test_any_space_file_is_read_or_refused_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
@@ -238,7 +233,7 @@ def test_any_record_counts_or_is_set_aside(tmp_path: Path, content: bytes) -> No
     assert len(store.scan().aside) == 1 - counted
 
 
-@some(200, 2000)
+@some(100, 2000)
 @given(content=mutated_records())
 def test_a_glance_at_a_record_finds_what_jsonschema_finds(content: bytes) -> None:
     try:
@@ -258,49 +253,3 @@ def test_a_glance_at_a_record_finds_what_jsonschema_finds(content: bytes) -> Non
         ", given its",  # values that follow from others
     )  # what a schema cannot say
     assert (found is None or any(words in found for words in beyond)) == right, found
-
-
-@pytest.mark.slow
-def test_some_of_them_as_real_commands(tmp_path: Path) -> None:
-    dice = random.Random(1)
-    for number in range(100 if FULL else 3):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        kind = ("file", "words", "record")[number % 3]
-        (folder / "tiny.yaml").write_text(SPACE)
-        words = ["study/launch.py", "--space", str(folder / "tiny.yaml"), "--dry-run"]
-        if kind == "file":
-            text = example(yaml_files.filter(is_small), dice)
-            (folder / "tiny.yaml").write_bytes(text.encode(errors="replace"))
-        elif kind == "words":
-            words = ["study/launch.py", *example(command_lines(), dice), "--dry-run"]
-        else:
-            path = Store(folder / "results").runs / whole_record()["config_hash"] / "0.json"
-            path.parent.mkdir(parents=True)
-            path.write_bytes(example(mutated_records(), dice))
-            words = ["-m", "analysis", str(folder / "results")]
-        if any("\0" in word for word in words):  # no process can be given those
-            continue
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=ROOT,
-            env={**os.environ, "HAGMETA_HOME": str(folder / "home")},
-            capture_output=True,
-            text=True,
-            timeout=HANG,
-            check=False,
-        )
-        check(done.returncode, done.stdout + done.stderr)
-
-
-def example(strategy: Any, dice: random.Random) -> Any:
-    """One of a strategy's, the same every time."""
-    found: list[Any] = []
-
-    @settings(max_examples=1, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(value=strategy, _=st.just(dice.random()))
-    def draw(value: Any, _: float) -> None:
-        found.append(value)
-
-    draw()
-    return found[-1]

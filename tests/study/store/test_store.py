@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
@@ -141,12 +140,24 @@ def test_a_run_of_another_graph_is_set_aside(tmp_path: Path) -> None:
 def test_a_run_that_succeeds_after_all_is_no_failure_any_more(tmp_path: Path) -> None:
     store = Store(tmp_path)
     done = record(0)
-    store.write_failure((done["config_hash"], 0), done["config"], "Traceback ...")
-    (failure,) = tmp_path.glob("failed/*/0.json")
-    assert json.loads(failure.read_text())["error"] == "Traceback ..."
+    key = done["config_hash"], 0
+    told = store.write_failure(key, done["config"], "ValueError: 3", traceback="File my.py\nValueError: 3")
+    assert told == store.failure_file(key) and store.why_failed(key) == "ValueError: 3"
+    title = f"hag-meta on debian, seed 0, configuration {key[0]}"
+    assert told.read_text() == f"{title}\n\nFile my.py\nValueError: 3\n"
     store.write(done)
-    assert not failure.exists()
+    assert not list(tmp_path.glob("failed/*/*")) and not store.why_failed(key)
     assert read_record(next(tmp_path.glob("runs/*/0.json"))) == done
+
+
+def test_merged_folders_keep_what_both_asked(tmp_path: Path) -> None:
+    asked = {"configs": {"a": {}}, "seeds": [0], "time": "2026"}
+    for words in ("Does width matter?", "Does dropout matter?", "Does width matter?"):
+        Store(tmp_path).write_launch({**asked, "description": words})
+    assert {each["description"] for each in Store(tmp_path).asked()} == {
+        "Does width matter?",
+        "Does dropout matter?",
+    }
 
 
 # It would diverge again, but not if the graph is another one, or if the user has deleted the file.
