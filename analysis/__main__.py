@@ -58,9 +58,17 @@ def _report_parser(prog: str) -> Parser:
     add(
         "--baseline",
         metavar="METHOD",
-        help="compare all others with this method, or with the configuration that has this label",
+        help="compare all others with this method, or with the configuration that has this label; "
+        "other comparisons are another family, which can change verdicts",
     )
-    add("--by", metavar="KEY", help="compare the values of this setting, and separate all other settings")
+    add(
+        "--by",
+        action="append",
+        default=[],
+        metavar="SETTING",
+        help="compare the values of this setting, pooled over all others; may be repeated; "
+        "other comparisons are another family, which can change verdicts",
+    )
     _add_report_options(parser)
     _add_common_options(parser)
     return parser

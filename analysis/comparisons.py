@@ -1,13 +1,14 @@
-"""List the comparisons of a report by family, and test them together."""
+"""List the comparisons of a report by family, and test them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.data.results import Panel, Results
@@ -18,56 +19,88 @@ from analysis.designs.n_and_k import Grid, grids, maps, shots
 from analysis.designs.one_at_a_time import one_at_a_time
 from analysis.designs.protocols import ProtocolSetting, protocol_pairs, protocol_settings
 from analysis.designs.rankings import Ranking, rankings
+from analysis.designs.tuning import Tuned, tuned
 from analysis.statistics.estimates import adjusted_means
-from analysis.statistics.inference import MARGIN, Difference, Family, families
+from analysis.statistics.inference import (
+    DIGITS,
+    MARGIN,
+    Difference,
+    Family,
+    asymmetry,
+    discoveries,
+    planned,
+)
 from analysis.statistics.over_datasets import OverDatasets, over_datasets
 
 MOST_RIVALS = 40  # with more configurations, not all pairs are compared
 QUESTIONS = {
-    "pairs": "pairs of configurations (each with the reference and the oracles, and all pairs of methods) at "
-    "the last session",
-    "effects": "effects and interactions at session 0 and at the last session",
+    "reference": "each configuration minus the reference at the last session",
+    "pairs": "all other pairs of methods, and each method minus each oracle, at the last session",
+    "tuning": "each tuned method minus its own default at the last session",
     "protocols": "released minus strict at session 0 and at the last session",
     "values": "each value of the setting minus the first value, for each method at the last session",
     "shots": "the largest K minus the smallest K at the last session",
     "margins": "one method minus each other method, for each N and K at the last session",
 }
+EFFECTS = "effects and interactions at {}"
+OTHER_TABLE = 'The difference between a method and its own default is that of the table "Gain from tuning".'
+PLANNED = "values of settings at the last session, as effects of the design"
 AGAINST_REFERENCES = "your method minus each reference at the last session"
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """The families of one report, corrected together; see `analysis.statistics.inference`.
+    """The families of one report; see `analysis.statistics.inference`.
 
     The comments name the keys of each family.
     """
 
+    reference: Family  # panel, configuration, the reference
     pairs: Family  # panel, configuration, the configuration that is subtracted
-    effects: Family  # factorial, moment, effect
+    tuning: Family  # panel, what was chosen, the default of the same method
     protocols: Family  # place, configuration, moment
     values: Family  # place, setting, value, method
     shots: Family  # place, configuration, N
     margins: Family  # place, N, K, the other method
+    effects: Mapping[tuple[str, str], Family]  # by factorial and moment: the effect
+    design: Family  # of pooled runs: panel, value, value that is subtracted, if a design has this effect
     asymmetry: float  # p of the test that differences are symmetric over seeds, as the tests assume
 
     @property
     def families(self) -> list[Family]:
-        return [each for each in vars(self).values() if isinstance(each, Family)]
+        """Return all families with comparisons."""
+        found = [getattr(self, name) for name in QUESTIONS] + [*self.effects.values(), self.design]
+        return [each for each in found if each.comparisons]
 
     @property
     def tested(self) -> int:
         """Return the number of comparisons with enough seeds."""
-        return self.pairs.total
+        return sum(each.tested for each in self.families)
+
+    @property
+    def configurations(self) -> Mapping[Any, Difference]:
+        """Return all comparisons of two configurations, by panel, configuration and the one subtracted."""
+        return {
+            key: each
+            for family in (self.reference, self.pairs, self.tuning, self.design)
+            for key, each in family.comparisons.items()
+        }
+
+    @property
+    def reference_words(self) -> str:
+        """Return how differences from the reference were tested."""
+        other = [OTHER_TABLE] * bool(self.tuning.comparisons)
+        other += [self.design.words] * bool(self.design.comparisons)
+        own = [self.reference.words] if self.reference.comparisons or not other else []
+        return " ".join([*own, *other])
 
     def pair(self, panel: Panel, one: str, other: str) -> Difference | None:
         """Return `one` minus `other` in `panel`, or None if the report does not compare them."""
-        there = self.pairs.comparisons
+        there = self.configurations
         if (panel.title, one, other) in there:
             return there[panel.title, one, other]
-        turned = there.get((panel.title, other, one))
-        if turned is None:
-            return None
-        return replace(turned, mean=-turned.mean, low=-turned.high, high=-turned.low)
+        opposite = there.get((panel.title, other, one))
+        return None if opposite is None else opposite.turned()
 
     def against(self, panel: Panel, reference: str) -> dict[str, Difference]:
         """Return each configuration of `panel` minus `reference`, for those that were compared with it."""
@@ -76,14 +109,14 @@ class Comparisons:
 
     def effects_of(self, factorial: Factorial, moment: str) -> dict[str, Difference]:
         """Return the effects at `moment` by name. Effects that are equal for every seed share one test."""
-        found = self.effects.of(factorial.title, moment)
+        found = self.effects[factorial.title, moment]
         aliases = factorial.aliases(moment)
         return {name: found[aliases.get(name, name)] for name in factorial.contrasts(moment)}
 
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """Results, the designs in them, and all comparisons that these allow, tested together.
+    """Results, the designs in them, and all comparisons that these allow.
 
     Tables, findings, figures and the explorer of a report read the same analysis.
     """
@@ -91,6 +124,7 @@ class Analysis:
     results: Results
     designs: tuple[Design, ...] = ()  # by default, those that the launches wrote down, or every kind
     margin: float = MARGIN  # smaller differences count as equivalent
+    whole: Analysis | None = None  # of the same runs before they were pooled
     own: tuple[str, ...] = ()  # if given, only these are compared, with each other configuration
 
     def __post_init__(self) -> None:
@@ -144,6 +178,11 @@ class Analysis:
         return rankings(self.results, self.designs)
 
     @cached_property
+    def tuned(self) -> list[Tuned]:
+        """Return the methods that ran with what a search chose and with their defaults."""
+        return list(tuned(self.results, self.panels))
+
+    @cached_property
     def by_dataset(self) -> Mapping[str, Panel]:
         """Return the panel of each dataset, if several have one with the same task."""
         return by_dataset(self.results)
@@ -155,23 +194,74 @@ class Analysis:
 
     @cached_property
     def comparisons(self) -> Comparisons:
-        """Return all comparisons, corrected together."""
-        what = QUESTIONS | ({"pairs": AGAINST_REFERENCES} if self.own else {})
-        tested = families(self._asked(), what, self.results.metric, margin=self.margin)
-        return Comparisons(**tested.families, asymmetry=tested.asymmetry)
+        """Return all comparisons, tested by family."""
+        asked, metric, margin = self.differences, self.results.metric, self.margin
+        what = QUESTIONS | ({"reference": AGAINST_REFERENCES} if self.own else {})
+        families = {name: discoveries(asked[name], what[name], metric, margin=margin) for name in QUESTIONS}
+        effects = {
+            (each.title, moment): planned(_effects(each, moment), EFFECTS.format(when), metric, margin=margin)
+            for each in self._every_factorial
+            for moment, when in MOMENTS.items()
+        }
+        every = [each for name in asked for each in asked[name].values()]
+        design = Family(PLANNED, metric, margin, self._of_design, planned=True)
+        return Comparisons(**families, effects=effects, design=design, asymmetry=asymmetry(every))
 
-    def _asked(self) -> dict[str, dict[Any, pd.Series]]:
-        """Return the differences by seed of every comparison, by family. What is not here is not tested."""
+    @cached_property
+    def _of_design(self) -> dict[tuple[str, str, str], Difference]:
+        """Return the differences of pooled runs that are effects of a design, as this design tests them."""
+        if self.whole is None:
+            return {}
+        told, found = self.whole.comparisons, {}
+        effects = [
+            (values, told.effects_of(factorial, "last")[name])
+            for factorial in self.whole._every_factorial
+            for name, values in factorial.contrasts("last").items()
+            if " x " not in name
+        ]
+        for key, values in _pairs(self):
+            for effect, test in effects:
+                if _equal(values, effect):
+                    found[key] = test
+                elif _equal(-values, effect):
+                    found[key] = test.turned()
+        return found
+
+    @cached_property
+    def differences(self) -> dict[str, dict[Any, pd.Series]]:
+        """Return the differences by seed of every comparison. What is not here is not tested."""
+        every: dict[str, dict[Any, pd.Series]] = {name: {} for name in (*QUESTIONS, "effects")}
+        references = {panel.title: panel.reference for panel in self.panels}
+        for key, values in _pairs(self):
+            if key in self._of_design:
+                continue  # the design tests it
+            panel, one, other = key
+            reference = self.own or references[panel] in (one, other)
+            every["reference" if reference else "pairs"][key] = values
         if self.own:
-            return {family: dict(_pairs(self)) if family == "pairs" else {} for family in QUESTIONS}
-        return {
-            "pairs": dict(_pairs(self)),
-            "effects": dict(_effects(self)),
+            return every
+        for each in self.tuned:  # a family of its own: no other family has these pairs
+            for one, other in ((each.chosen, each.default), (each.default, each.chosen)):
+                for family in ("reference", "pairs"):
+                    every[family].pop((each.panel.title, one, other), None)
+            last = each.panel.by_seed("last")
+            every["tuning"][each.key] = last[each.chosen] - last[each.default]
+        return every | {
+            "effects": {
+                (factorial.title, moment, name): values
+                for factorial in self._every_factorial
+                for moment in MOMENTS
+                for name, values in _effects(factorial, moment).items()
+            },
             "protocols": dict(_protocols(self)),
             "values": dict(_values(self)),
             "shots": {each[:3]: each[-1] for each in self.shots},
             "margins": dict(_margins(self)),
         }
+
+    @property
+    def _every_factorial(self) -> list[Factorial]:
+        return [] if self.own else [each for panel in self.panels for each in self.factorials(panel)]
 
 
 def best_of(panel: Panel) -> str | None:
@@ -191,36 +281,41 @@ def _pairs(analysis: Analysis) -> Iterator[tuple[tuple[str, str, str], pd.Series
             yield (panel.title, one, other), last[one] - last[other]
 
 
+def _equal(one: pd.Series, other: pd.Series) -> bool:
+    """Return whether two differences have the same seeds and values."""
+    one, other = one.dropna().sort_index(), other.sort_index()
+    return list(one.index) == list(other.index) and np.allclose(one, other, rtol=0, atol=10.0**-DIGITS)
+
+
 def _asked(analysis: Analysis, panel: Panel) -> list[tuple[str, str]]:
     """Return the pairs of configurations to compare in `panel`.
 
-    If all configurations form factorials, their effects are tested instead of pairs. If the map of margins
+    If all configurations of one method form factorials, only their effects are tested. If the map of margins
     over N and K compares the methods, pairs of rivals are left out.
     """
     if analysis.own:
         own = [label for label in analysis.own if label in panel.labels]
         others = [label for label in panel.labels if label not in own]
         return list(product(own, others))
-    if sum(len(each.panel.labels) for each in analysis.factorials(panel)) == len(panel.labels):
+    several = panel.pooled or "method" in panel.varied()
+    if not several and sum(len(each.panel.labels) for each in analysis.factorials(panel)) == len(
+        panel.labels
+    ):
         return []
     mapped = any(runs["run"].isin(panel.runs["run"]).any() for *_, runs in analysis.maps)
     pairs = [(label, panel.reference) for label in panel.labels[1:]]
     rivals = panel.rivals
-    if "method" in panel.varied() and len(rivals) <= MOST_RIVALS and not mapped:
+    if several and len(rivals) <= MOST_RIVALS and not mapped:
         # The highest is known only from the results, so a test of it needs all pairs.
         pairs += [(one, other) for other, one in combinations(rivals, 2)]
     pairs += [(label, oracle) for oracle in sorted(panel.oracles) for label in rivals]
     return list({frozenset(pair): pair for pair in reversed(pairs)}.values())  # each pair once
 
 
-def _effects(analysis: Analysis) -> Iterator[tuple[tuple[str, str, str], pd.Series]]:
-    for panel in analysis.panels:
-        for factorial in analysis.factorials(panel):
-            for moment in MOMENTS:
-                aliases = factorial.aliases(moment)
-                for name, values in factorial.contrasts(moment).items():
-                    if name not in aliases:
-                        yield (factorial.title, moment, name), values
+def _effects(factorial: Factorial, moment: str) -> dict[str, pd.Series]:
+    """Return the effects by seed; effects that are equal for every seed occur once."""
+    aliases = factorial.aliases(moment)
+    return {name: values for name, values in factorial.contrasts(moment).items() if name not in aliases}
 
 
 def _protocols(analysis: Analysis) -> Iterator[tuple[tuple[str, str, str], pd.Series]]:

@@ -8,12 +8,12 @@ from math import comb
 from typing import Any, NamedTuple
 
 from analysis.comparisons import Analysis, best_of
-from analysis.data.labels import readable
+from analysis.data.labels import TOGGLES, readable
 from analysis.data.results import Panel
 from analysis.designs.datasets import common_labels, oracles_of
 from analysis.designs.factorials import MOMENTS, Factorial
 from analysis.statistics.estimates import adjusted_means, estimate
-from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
+from analysis.statistics.inference import BETTER, EQUIVALENT, INCONCLUSIVE, TOO_FEW, WORSE, Difference
 from analysis.tables.across import Across, compared_effects, compared_methods
 from analysis.tables.cells import exceeded, oracle_words
 from analysis.tables.margins import margins
@@ -22,7 +22,7 @@ from analysis.words import a_look, are, by_verdict, datasets_words, listed, poin
 
 MOST_OF_A_KIND = 4
 SOME = "decided on some datasets only"
-ORDER = ("ahead", "positive", "behind", "negative", "equivalent", SOME)  # of verdicts; the open ones follow
+ORDER = (BETTER, WORSE, EQUIVALENT, SOME)  # of verdicts; the others follow
 
 
 class Finding(NamedTuple):
@@ -40,7 +40,7 @@ def findings(analysis: Analysis) -> list[Finding]:
     """Return the findings, the most important first; at most a few of each kind."""
     warning = list(_few_seeds(analysis))
     kinds: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
-        *(_margins, _over_datasets, _control, _across, _effects, _best),
+        *(_margins, _over_datasets, _control, _across, _effects, _tuning, _best),
         *(_bounds, _protocols, _shots, _one_at_a_time),
     )
     found = [finding for kind in kinds for finding in _shortened(kind(analysis))]
@@ -77,9 +77,9 @@ def _margins(analysis: Analysis) -> Iterator[Finding]:
         leads = sorted(cell.lead.mean for cell in cells)
         verdicts = Counter(cell.verdict for cell in found.cells)
         parts = {
-            "{} {are} ahead of every other method": verdicts[AHEAD],
-            "{} {are} behind at least one": verdicts[BEHIND],
-            "{} {are} not ahead of all": verdicts[""],
+            "{} {are} significantly better than every other method": verdicts[BETTER],
+            "{} {are} significantly worse than at least one": verdicts[WORSE],
+            "{} {are} not better than all": verdicts[""],
             "{} {have} too few seeds to test": verdicts[TOO_FEW],
         }
         text = (
@@ -102,13 +102,13 @@ def _over_datasets(analysis: Analysis) -> Iterator[Finding]:
         "ranks",
         values,
         f"Over {len(found.scores)} datasets, {some(level)} {has} the best mean rank: {ranks.iloc[0]:.1f} of "
-        f"{len(ranks)}. Nemenyi's test separates {some(found.apart) if found.apart else 'no other method'} "
-        f"from {level[0]}. {friedman_words(found)}",
+        f"{len(ranks)}. Nemenyi's test finds {some(found.apart) if found.apart else 'no other method'} "
+        f"significantly worse than {level[0]}. {friedman_words(found)}",
     )
 
 
 def _control(analysis: Analysis) -> Iterator[Finding]:
-    """Yield which methods the paired tests over datasets find ahead of the control and behind it."""
+    """Yield which methods the paired tests over datasets find better and worse than the control."""
     found = analysis.over_datasets
     if found is None or len(found.scores) < FEWEST_FOR_TESTS:
         return
@@ -151,7 +151,7 @@ def _agreement(compared: list[Across]) -> str:
 
 
 def _are(verdicts: Mapping[str, str]) -> str:
-    """Return "A is ahead. B and C are not separated." from verdicts by name."""
+    """Return "A is significantly better. B and C are inconclusive." from verdicts by name."""
     groups: dict[str, list[str]] = {}
     for name, verdict in verdicts.items():
         groups.setdefault(verdict, []).append(name)
@@ -169,14 +169,36 @@ def _effects(analysis: Analysis) -> Iterator[Finding]:
     for factorial in (each for panel in analysis.panels for each in analysis.factorials(panel)):
         where = _place(analysis, factorial)
         first, last = (told.effects_of(factorial, moment) for moment in MOMENTS)
-        for name in (name for name in last if " x " not in name):
+        names = factorial.main
+        if not {"training", *TOGGLES} >= set(factorial.factors):
+            names = sorted(names, key=lambda name: -abs(last[name].mean))
+        for name in names:
             what = name if " minus " in name else f"the effect of {name}"
             values = {"title": factorial.title, "name": name}
             yield _change("effect", values, f"{where}{what}", {"last": last[name], "first": first[name]})
         joint = [name for name in last if " x " in name and last[name].significant]
         if joint:
-            text = f"{where}Parts interact at the last session: {', '.join(joint)}."
+            text = f"{where}Settings interact at the last session: {', '.join(joint)}."
             yield Finding("interactions", {"title": factorial.title, "names": joint}, text)
+
+
+def _tuning(analysis: Analysis) -> Iterator[Finding]:
+    """Yield what each method gains over its own default, the largest gain first."""
+    for panel in analysis.panels:
+        own = [each for each in analysis.tuned if each.panel is panel]
+        found = {each.method: analysis.comparisons.tuning[each.key] for each in own}
+        gains = {
+            name: each for name, each in sorted(found.items(), key=lambda pair: -pair[1].mean) if each.seeds
+        }
+        if gains:
+            told = [
+                f"{name} {points(each, unit=' points')} ({each.verdict})"
+                for name, each in list(gains.items())[:MOST_OF_A_KIND]
+            ]
+            left = len(gains) - len(told)
+            others = [f"{left} other{'s' * (left > 1)} less"] * bool(left)
+            text = f"{_place(analysis, panel)}Tuning gains {listed([*told, *others])}, at the last session."
+            yield Finding("tuning", {"title": panel.title, "tests": gains}, text)
 
 
 def _protocols(analysis: Analysis) -> Iterator[Finding]:
@@ -198,7 +220,7 @@ def _shots(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _change(kind: str, values: Mapping[str, Any], what: str, found: Mapping[str, Difference]) -> Finding:
-    """Return "On debian: the effect of NLA is +2.0 points [+1.0, +3.0] at the last session (ahead)."."""
+    """Return "On debian: the effect of NLA is +2.0 points [+1.0, +3.0] at the last session (equivalent)."."""
     parts = [
         f"{points(each, unit=' points')} at {MOMENTS[moment]} ({each.verdict})"
         for moment, each in found.items()
@@ -212,20 +234,28 @@ def _best(analysis: Analysis) -> Iterator[Finding]:
     told = analysis.comparisons
     for panel in analysis.panels:
         best = best_of(panel)
-        asked = [pair for pair in told.pairs.of(panel.title) if set(panel.rivals) >= set(pair)]
-        if best is None or "method" not in panel.varied() or len(asked) < comb(len(panel.rivals), 2):
+        asked = [
+            (one, other)
+            for place, one, other in told.configurations
+            if place == panel.title and {one, other} <= set(panel.rivals)
+        ]
+        if (
+            best is None
+            or not (panel.pooled or "method" in panel.varied())
+            or len(asked) < comb(len(panel.rivals), 2)
+        ):
             continue  # not all pairs were compared: too many, or the margins over N and K answer this
         means = adjusted_means(panel.by_seed("last")[panel.rivals]).sort_values(ascending=False)
         others = [str(label) for label in means.index if label != best]
         tests = {label: test for label in others if (test := told.pair(panel, best, label)) is not None}
         equals = [label for label in others if means[label] >= means[best] - 1e-10]
-        who = f"{listed([best, *equals])} have" if equals else f"{best} has"
-        place, level = _place(analysis, panel), f"{100 * means[best]:.1f} %"
+        who = f"{listed([best, *equals])} rank" if equals else f"{best} ranks"
+        place, mean = _place(analysis, panel), estimate(panel.by_seed("last")[best]).mean
         text = (
-            f"{place}{who} the highest mean at the last session, {level}. "
+            f"{place}{who} first at the last session, with {100 * mean:.1f} %. "
             f"{best if equals else 'It'} is {standing_words(by_verdict(tests))}."
         )
-        values = {"title": panel.title, "best": [best, *equals], "mean": float(means[best]), "tests": tests}
+        values = {"title": panel.title, "best": [best, *equals], "mean": mean, "tests": tests}
         yield Finding("best", values, text)
 
 
@@ -256,9 +286,9 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
         }
         counts = Counter(test.verdict for test in tests.values())
         parts = {
-            "{} {change} accuracy at the last session": counts[AHEAD] + counts[BEHIND],
+            "{} {change} accuracy at the last session": counts[BETTER] + counts[WORSE],
             "{} {are} equivalent to the reference": counts[EQUIVALENT],
-            "{} {are} undecided": counts[UNDECIDED],
+            "{} {are} inconclusive": counts[INCONCLUSIVE],
             "{} {have} too few seeds to test": counts[TOO_FEW],
         }
         text = (
@@ -274,7 +304,7 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _counts(parts: Mapping[str, int], what: str) -> str:
-    """Return "Of 9 values, 2 change accuracy and 7 are undecided." from counts by words."""
+    """Return "Of 9 values, 2 change accuracy and 7 are inconclusive." from counts by words."""
     said = {words: count for words, count in parts.items() if count}
     if len(said) == 1:
         ((words, count),) = said.items()

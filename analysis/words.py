@@ -5,60 +5,61 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from analysis.statistics.estimates import Estimate
 from analysis.statistics.inference import (
-    AHEAD,
-    BEHIND,
+    BETTER,
     EQUIVALENT,
     FEWEST_SEEDS,
-    MOST_SEEDS,
+    INCONCLUSIVE,
     TOO_FEW,
-    UNDECIDED,
+    WORSE,
     Difference,
 )
 
 NAMED_DATASETS = 4  # more are counted
 NO_COMMON_SEED = "no common seed"
 STANDING = {  # how a configuration compares with others, by verdict
-    AHEAD: "ahead of {}",
+    BETTER: f"{BETTER} than {{}}",
     EQUIVALENT: "equivalent to {}",
-    UNDECIDED: "undecided against {}",
-    BEHIND: "behind {}",
+    INCONCLUSIVE: "inconclusive against {}",
+    WORSE: f"{WORSE} than {{}}",
     TOO_FEW: "not tested against {} (too few seeds)",
     NO_COMMON_SEED: "not comparable with {} (no common seed)",
 }
 
 
-def points(difference: Difference, *, sign: bool = True, unit: str = "") -> str:
+def points(difference: Difference | Estimate, *, sign: bool = True, unit: str = "") -> str:
     """Return "+1.2 [+0.8, +1.6]", with `unit` after the mean; no interval if `difference` has none."""
     if math.isnan(difference.mean):
         return NO_COMMON_SEED
     form = "+.1f" if sign else ".1f"
-    # Adding 0.0 removes the sign of a value that was rounded to zero.
-    mean, low, high = (
-        round(100 * each, 1) + 0.0 for each in (difference.mean, difference.low, difference.high)
-    )
-    limits = "" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]"
+    # Adding 0.0 removes the sign of zero. Limits that are rounded to zero keep it: "-0.0" is below zero.
+    # If the interval excludes zero, such a limit has one more digit.
+    mean, low, high = (100 * each + 0.0 for each in (difference.mean, difference.low, difference.high))
+    mean = round(mean, 1) + 0.0
+    near = form.replace("1", "2") if low > 0 or high < 0 else form
+    shown = [f"{each:{near if abs(each) < 0.05 else form}}" for each in (low, high)]
+    limits = "" if math.isnan(low) else f" [{', '.join(shown)}]"
     return f"{mean:{form}}{unit}{limits}"
 
 
 def verdict(difference: Difference, *, detects: bool = False) -> str:
-    """Return the verdict; an open one names the seeds that would decide it.
+    """Return the verdict; without one, name the number of seeds that would give one, and which.
 
-    With `detects`, an undecided one also names the smallest difference that the test would detect.
+    With `detects`, an inconclusive one also names the smallest difference that the test would detect.
     """
     word = difference.verdict
     if difference.seeds == 0:
         return NO_COMMON_SEED
-    if word in (AHEAD, BEHIND):
+    if word in (BETTER, WORSE):
         return f"{word}, by less than {margin(difference)}" if difference.within_margin else word
     if word == EQUIVALENT:
         return word
-    needed = f"needs {difference.needed:.0f} seeds"
-    if math.isinf(difference.needed):
-        needed = f"needs over {MOST_SEEDS:,} seeds"
-    if word == TOO_FEW:
-        return word if difference.seeds < 2 else f"{word}: {needed}"
-    return f"{word}: detects {100 * difference.detectable:.1f}, {needed}" if detects else f"{word}: {needed}"
+    parts = [f"detects {100 * difference.detectable:.1f}"] * (detects and word == INCONCLUSIVE)
+    seeds, other = difference.needed
+    if difference.seeds > 1 and math.isfinite(seeds):
+        parts.append(f"needs {seeds:.0f} seeds for {other.removeprefix('significantly ')}")
+    return f"{word}: {', '.join(parts)}" if parts else word
 
 
 def a_look(seeds: int) -> str:
@@ -92,7 +93,7 @@ def by_verdict(tests: Mapping[str, Difference]) -> dict[str, list[str]]:
 
 
 def standing_words(groups: Mapping[str, list[str]]) -> str:
-    """Return "ahead of A and B; undecided against C" from names by verdict."""
+    """Return "significantly better than A and B; inconclusive against C" from names by verdict."""
     if len(groups) == 1:
         ((verdict, names),) = groups.items()
         return STANDING[verdict].format(f"all {len(names)} others" if len(names) > 1 else names[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -108,39 +109,64 @@ def _titled(configs: pd.DataFrame) -> pd.Series:
 def describe(configs: pd.DataFrame, keys: Iterable[str], scopes: Scopes) -> pd.Series:
     """Return a name per configuration. If several settings differ, it lists those with unusual values.
 
-    Settings of the labels are always listed.
+    Settings of the labels are always listed, and so are the settings of which a method ran all combinations.
     """
     different = [key for key in varied_settings(configs, keys, scopes) if key != "method"]
     others = [key for key in different if key not in SWITCHES]
     switched = any(key in SWITCHES for key in different)
     several = configs["method"].nunique() > 1
     usual = {key: _usual(configs, key) for key in others}
+    crossed = {method: _crossed(own, others) for method, own in configs.groupby("method", sort=False)}
 
     def name(config: dict[str, Any]) -> str:
         told_of = [
             key
             for key in others
             if not is_absent(config[key])
-            and (len(others) == 1 or key in scopes.labels or config[key] != usual[key])
+            and (
+                len(others) == 1
+                or key in scopes.labels
+                or key in crossed[config["method"]]
+                or config[key] != usual[key]
+            )
         ]
         untold = [mark for mark in transductive(config) if SET_BY.get(mark) not in told_of]
         return _marked(named(config, told_of), untold)
 
     def named(config: dict[str, Any], told_of: list[str]) -> str:
-        parts = [f"{key} {readable(config[key])}" for key in told_of]
+        parts = [setting_words(key, config[key]) for key in told_of]
         whole = all(is_on(config.get(key)) for key in TOGGLES)
         told = several or (parts and len(others) > 1)  # do not mention that all switches are on
         if switched and has_switches(config) and not (told and whole):
-            on = [training(config), *(key.upper() for key in TOGGLES[1:] if is_on(config.get(key)))]
-            parts.insert(0, " + ".join(part for part in on if part != "nothing") or ALL_OFF)
+            parts = [*switch_words(config), *parts]
         method = config["traits"].title
         if several or not parts:
             return f"{method} ({', '.join(parts)})" if parts else method
         return ", ".join(parts)
 
+    def switch_words(config: dict[str, Any]) -> list[str]:
+        """Return "GPIL + NLA" in an ablation; if other settings vary as well, only what is off."""
+        toggles = [key for key in TOGGLES if key in different]
+        trained = training(config) == "supervised"
+        if others:
+            off = [setting_words(key, False) for key in toggles if not is_on(config.get(key))]
+            return ["supervised", *off[1:]] if trained else off
+        if len(toggles) == 1 and "instead_of_gpil" not in different:
+            return [setting_words(toggles[0], config[toggles[0]])]
+        on = [training(config), *(key.upper() for key in TOGGLES[1:] if is_on(config.get(key)))]
+        return [" + ".join(part for part in on if part != "nothing") or ALL_OFF]
+
     always = [key for key in (*SWITCHES, *SET_BY.values()) if key in configs and key not in others]
     columns = ["method", "traits", *always, *others]
     return pd.Series([name(each) for each in rows_of(configs[columns])], index=configs.index)
+
+
+def _crossed(configs: pd.DataFrame, keys: list[str]) -> list[str]:
+    """Return two or more of `keys` that differ between `configs` of one method, if all combinations ran."""
+    counts = {key: configs[key].nunique() for key in keys}
+    differ = [key for key, count in counts.items() if count > 1]
+    combinations = len(configs[differ].drop_duplicates()) if len(differ) > 1 else 0
+    return differ if combinations == math.prod(counts[key] for key in differ) else []
 
 
 def across(
@@ -205,6 +231,15 @@ def readable(value: Any) -> str:
     if pd.api.types.is_bool(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def setting_words(key: str, value: Any, traits: Traits | None = None) -> str:
+    """Return a setting and its value as in labels: "TLA off" or "hidden 64"; a method has its title."""
+    if key == "method" and traits is not None:
+        return traits.title
+    if key in TOGGLES:
+        return f"{key.upper()} {'on' if is_on(value) else 'off'}"
+    return f"{key} {readable(value)}"
 
 
 def transductive(config: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.configs import REVISION, with_fixed_settings, with_short_names
-from analysis.data.labels import labelled
 from analysis.data.results import (
     CURVES,
     IN_EVERY_TITLE,
@@ -29,7 +28,15 @@ from analysis.data.results import (
     Results,
     plain,
 )
-from analysis.data.searches import Searches, confirms, naming, newest_searches, together
+from analysis.data.searches import (
+    Searches,
+    begun,
+    confirms,
+    earlier_choices,
+    named,
+    newest_searches,
+    together,
+)
 from analysis.data.traits import told_apart, with_traits
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.plugins.identity import without_hash
@@ -58,10 +65,12 @@ def gather(folders: Sequence[Path]) -> Gathered:
     for study in found.studies:
         its_launches, broken = _launches(study)
         found.damaged.extend(broken)
+        its_launches = begun(its_launches, set(study.run_keys()))
         searching = newest_searches(its_launches)
         found.launches.extend(searching or its_launches)
         if searching:
-            found.searches[study.folder.name] = together(searching)
+            earlier = earlier_choices(its_launches, searching)
+            found.searches[study.folder.name] = together(searching, earlier)
         for path in study.record_files():
             if not confirms(searching, path.parent.name, path.stem):
                 continue
@@ -261,10 +270,12 @@ def _tables(
                 "validation": record["validation"].get("stream"),
                 "oracle": record["oracle"],
                 "leaks": record["leaks"],
+                "trained_parameters": _number(record.get("trained_parameters")),
                 "given": frozenset(record["given"]),
                 **{f"seconds_{phase}": value for phase, value in record["seconds"].items()},
                 "seconds": sum(record["seconds"].values()),
                 **{key: environment.get(key) for key in ENVIRONMENT},
+                **{key: _number(environment.get(key)) for key in ("gpu_joules", "gpu_share")},
             }
         )
         unknown = [None] * len(record["accuracy"])  # of diagnostics that only other methods have
@@ -279,7 +290,7 @@ def _tables(
     # Selecting rows is slow with many string columns; columns of objects share one block.
     runs = runs.astype(dict.fromkeys([name for name in runs if runs[name].dtype == "str"], object)).copy()
     runs.columns = runs.columns.astype(object)
-    runs = labelled(runs, naming(keys, runs["study"], searches), scopes)
+    runs = named(runs, list(keys), searches, scopes)
     columns = ["run", "study", *keys, "config_hash", "seed", "label", "first", "pd", "rpd", "seconds"]
     numbers = dict.fromkeys((*CURVES, *TOLD, *by_session, *SCORES), float)
     sessions = pd.DataFrame(curves).astype(numbers).merge(runs[columns], on="run")

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from analysis.data.labels import comparable, is_absent, labelled, readable, slug, varied_settings
-from analysis.data.searches import Searches, naming
+from analysis.data.labels import comparable, is_absent, readable, slug, varied_settings
+from analysis.data.searches import Searches, named
 from analysis.words import a_look, datasets_words
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.records.differences import sort_key
@@ -75,6 +75,8 @@ class Results:
     conflicts: list[str] = field(default_factory=list)
     searches: Searches = field(default_factory=dict)  # by study: how its configurations were chosen
     apart: tuple[str, ...] = ()  # settings that separate panels, in addition to those of the task
+    by: tuple[str, ...] = ()  # the settings whose values are compared, if the runs are means over others
+    pooled: str = ""  # over which settings the runs are means
     graphs: list[str] = field(default_factory=list)  # messages about names that several graphs share
     others: tuple[MetricDeclaration, ...] = ()  # metrics that are not built in; columns have their names
     stored: StoredAnswers | None = None  # predictions of runs that are in no folder
@@ -161,7 +163,7 @@ class Results:
         first = runs.iloc[0]
         words = [first["dataset"], first["protocol"], f"{first['n_way']}-way {first['k_shot']}-shot"]
         words += common_words(runs, parting)
-        return Panel(", ".join(words), runs, sessions, self.keys, self.scopes, self.labels)
+        return Panel(", ".join(words), runs, sessions, self.keys, self.scopes, self.labels, bool(self.by))
 
     def where(self, conditions: Mapping[str, Sequence[str]]) -> Results:
         """Return the runs whose settings have one of these values; raise `UserError` if there are none."""
@@ -176,10 +178,10 @@ class Results:
             chosen &= column.str.lower().isin([_as_read(value) for value in values])
         if not chosen.any():
             raise UserError("--where: no run meets all conditions together. Leave one of them out.")
-        named = labelled(self.runs[chosen], naming(self.keys, self.runs["study"], self.searches), self.scopes)
+        kept = named(self.runs[chosen], self.keys, self.searches, self.scopes)
         failed = [each for each in self.failed if each.meets(conditions)]
         missing = [each for each in self.missing if each.meets(conditions)]
-        return replace(self._with(named), failed=failed, missing=missing)
+        return replace(self._with(kept), failed=failed, missing=missing)
 
     def against(self, baseline: str) -> Results:
         """Return the same runs with `baseline`, a method or a label, as the reference."""
@@ -190,18 +192,6 @@ class Results:
                 f"--baseline {baseline}: no run has this method or label; expected one of {there}."
             )
         return self._with(pd.concat([self.runs[own], self.runs[~own]]))
-
-    def by(self, axis: str) -> Results:
-        """Return the runs with the values of `axis` as configurations; other settings separate panels."""
-        choose("setting", axis, self.keys)
-        if axis in self.scopes.task:
-            raise UserError(
-                f"--by {axis}: accuracies with different {axis} are not comparable. Use --where {axis}=VALUE."
-            )
-        apart = tuple(key for key in self.varied() if key not in self.scopes.task and key != axis)
-        runs = self.runs.sort_values(axis, key=lambda column: column.map(sort_key), kind="stable")
-        runs = runs.assign(label=runs[axis].map(lambda value: f"{axis} {readable(value)}"))
-        return replace(self._with(runs), apart=apart)
 
     def _with(self, runs: pd.DataFrame) -> Results:
         """Return results with `runs`, and with their labels in the sessions."""
@@ -220,6 +210,7 @@ class Panel:
     keys: list[str]
     scopes: Scopes
     everyone: list[str]  # the configurations of the whole report; their order decides styles in figures
+    pooled: bool = False  # its configurations are values of settings, averaged over the others
 
     @property
     def slug(self) -> str:

@@ -6,8 +6,16 @@ best samples on fresh seeds. If a search was launched again, only the newest lau
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+import pandas as pd
+
+from analysis.data.labels import labelled
+from hagmeta.common.records.records import RunKey
+from hagmeta.common.settings.scopes import Scopes
+
+CONFIRMED = ("chosen", "default")  # older launches have not confirmed the defaults
 
 Launch = dict[str, Any]
 Searches = dict[str, Mapping[str, Any]]  # by study
@@ -22,15 +30,47 @@ def newest_searches(launches: Sequence[Launch]) -> list[Launch]:
         cells = [cell for cell in launch["search"]["cells"] if _question(cell) not in again]
         if cells:
             again |= {_question(cell) for cell in cells}
-            chosen = {cell["chosen"] for cell in cells}
+            chosen = {cell.get(key) for cell in cells for key in CONFIRMED}
             configs = {key: config for key, config in launch["configs"].items() if key in chosen}
             found.append(launch | {"search": launch["search"] | {"cells": cells}, "configs": configs})
     return found[::-1]
 
 
+def begun(launches: Sequence[Launch], runs: Collection[RunKey]) -> list[Launch]:
+    """Return the launches without the searches that have no confirmed run yet, unless there is no other.
+
+    So the last confirmation counts until the next one has runs.
+    """
+    waiting = [
+        launch
+        for launch in launches
+        if launch.get("search")
+        and not any((config, seed) in runs for config in launch["configs"] for seed in launch["seeds"])
+    ]
+    kept = [launch for launch in launches if launch not in waiting]
+    return kept if any(launch.get("search") for launch in kept) else list(launches)
+
+
 def _question(cell: Mapping[str, Any]) -> str:
     """Return the identity of a search, which does not depend on its ranges or samples."""
     return str(cell.get("question", f"{cell['dataset']} {cell['method']}"))  # older launches have none
+
+
+def earlier_choices(launches: Sequence[Launch], newest: Sequence[Launch]) -> list[dict[str, Any]]:
+    """Return what earlier launches chose in the `newest` searches, with the seeds that confirmed it."""
+    now = {_question(cell): cell["chosen"] for launch in newest for cell in launch["search"]["cells"]}
+    found: dict[tuple[str, Any], dict[str, Any]] = {}
+    for launch in sorted(launches, key=lambda launch: str(launch["time"])):
+        for cell in launch["search"]["cells"] if launch.get("search") else ():
+            question, chosen = _question(cell), cell["chosen"]
+            if chosen and question in now and now[question] != chosen:
+                found[question, chosen] = {**cell, "seeds": launch["seeds"]}
+    return list(found.values())
+
+
+def seen_seeds(search: Mapping[str, Any]) -> list[int]:
+    """Return the seeds of the confirmation that had already confirmed an earlier choice."""
+    return sorted({seed for cell in search["earlier"] for seed in cell["seeds"]} & {*search["confirmed"]})
 
 
 def confirms(launches: Sequence[Launch], config_hash: str, seed: str) -> bool:
@@ -40,13 +80,15 @@ def confirms(launches: Sequence[Launch], config_hash: str, seed: str) -> bool:
     return any(config_hash in launch["configs"] and int(seed) in launch["seeds"] for launch in launches)
 
 
-def together(launches: Sequence[Launch]) -> Mapping[str, Any]:
+def together(launches: Sequence[Launch], earlier: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
     """Return the searches of several launches as one: the newest, with the cells of all."""
     searches = [launch["search"] for launch in launches]
     lines = dict.fromkeys(line for search in searches for line in search["overlap"])
     return searches[-1] | {
         "cells": [cell for search in searches for cell in search["cells"]],
         "overlap": list(lines),
+        "earlier": list(earlier),
+        "confirmed": sorted({seed for launch in launches for seed in launch["seeds"]}),
     }
 
 
@@ -55,6 +97,20 @@ def naming(keys: Iterable[str], studies: Iterable[str], searches: Searches) -> l
     cells = [cell for search in searches.values() for cell in search["cells"]]
     sampled = {key for cell in cells for key in cell["sampled"]} if set(studies) <= set(searches) else set()
     return [key for key in keys if key not in sampled]
+
+
+def named(runs: pd.DataFrame, keys: Iterable[str], searches: Searches, scopes: Scopes) -> pd.DataFrame:
+    """Return the runs with a label for each configuration; those of searches are tuned or default."""
+    own = naming(keys, runs["study"], searches)
+    cells = [cell for search in searches.values() for cell in search["cells"]]
+    tuned, default = ({cell.get(key) for cell in cells} for key in CONFIRMED)
+    untuned = runs["config_hash"].isin(default - tuned)
+    if not untuned.any():
+        return labelled(runs, own, scopes)
+    parts = [(runs[~untuned], "tuned"), (runs[untuned], "default")]
+    found = [labelled(part, own, scopes).assign(role=f" ({role})") for part, role in parts]
+    both = pd.concat(found)
+    return both.assign(label=both["label"] + both["role"]).drop(columns="role")
 
 
 def in_words(search: Mapping[str, Any]) -> str:

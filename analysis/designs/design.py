@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.data.labels import SWITCHES
 from analysis.data.results import Results
 
 FACTORIAL, ONE_AT_A_TIME, PROTOCOLS, N_AND_K = "factorial", "one-at-a-time", "protocols", "n-and-k"
@@ -19,15 +18,13 @@ class Design:
     """An experimental design, as in the record of a launch."""
 
     kind: str
-    factors: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()  # empty: any settings
     repeated_for: tuple[str, ...] = ()  # each value of these settings has a design of its own
+    configs: frozenset[str] = frozenset()  # the hashes of its configurations; empty if it has all
 
 
 # Without a written design, the settings of the results decide which of these there are.
-EVERY = (
-    Design(FACTORIAL, SWITCHES, REPEATED_FOR),
-    *(Design(kind) for kind in (ONE_AT_A_TIME, PROTOCOLS, N_AND_K, RANKING)),
-)
+EVERY = tuple(Design(kind) for kind in (FACTORIAL, ONE_AT_A_TIME, PROTOCOLS, N_AND_K, RANKING))
 
 
 def designs_of(results: Results) -> tuple[Design, ...]:
@@ -41,7 +38,7 @@ def designs_of(results: Results) -> tuple[Design, ...]:
         results.runs["config_hash"]
     )
     if len(results.folders) == 1 and launches and known:
-        return tuple(dict.fromkeys(_read(each) for launch in launches for each in launch["designs"]))
+        return _merged(_read(each) for launch in launches for each in launch["designs"])
     return EVERY
 
 
@@ -52,4 +49,13 @@ def of_kind(designs: Iterable[Design], kind: str) -> list[Design]:
 
 def _read(content: Mapping[str, Any]) -> Design:
     factors, repeated = (tuple(content.get(key, ())) for key in ("factors", "repeated_for"))
-    return Design(str(content["kind"]), factors, repeated)
+    return Design(str(content["kind"]), factors, repeated, frozenset(content.get("configs", ())))
+
+
+def _merged(designs: Iterable[Design]) -> tuple[Design, ...]:
+    """Return the designs of several launches, with the configurations of all launches."""
+    found: dict[Design, frozenset[str]] = {}
+    for design in designs:
+        question = replace(design, configs=frozenset())
+        found[question] = found.get(question, frozenset()) | design.configs
+    return tuple(replace(design, configs=configs) for design, configs in found.items())

@@ -51,7 +51,7 @@ class _Stars:
         self._keys = ["method", *(key for key in panel.varied() if key != "method")]
         # (keys, configurations): equal numbers mean equal settings; absent settings are equal
         self._values = np.stack([pd.factorize(configs[key].map(str))[0] for key in self._keys])
-        elsewhere = ("method", *(SWITCHES if found else ()))
+        elsewhere = {"method", *(SWITCHES if found else ()), *(key for each in found for key in each.factors)}
         self._arms = np.array([key not in elsewhere for key in self._keys])
 
     def around(self, centre: int) -> Star:

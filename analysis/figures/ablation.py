@@ -1,4 +1,4 @@
-"""Draw the effects of GPIL, NLA and TLA, and the accuracies of their combinations."""
+"""Draw the effects of settings, largest first, and the accuracies of their combinations."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.comparisons import Analysis, Comparisons
-from analysis.data.labels import ALL_OFF
-from analysis.designs.factorials import Factorial, place
+from analysis.comparisons import Analysis
+from analysis.designs.factorials import Factorial
 from analysis.figures import style, summary
 from analysis.figures.style import Drawing
 from analysis.statistics.inference import Difference
+from analysis.words import listed
 
 MOST = 4  # factorials
-FEWEST_SWITCHES = 2
+FEWEST_FACTORS = 2
+MOST_CELLS = 32  # combinations of a figure
 FIRST, LAST = style.LOOKS[1], style.LOOKS[0]
 
 
 def draw(analysis: Analysis) -> Iterator[Drawing]:
-    """Yield effects and combinations for each setting with a complete factorial of two or more switches."""
+    """Yield effects and combinations for each setting with a complete factorial of two or more settings."""
     numbered = [pair for panel in analysis.panels for pair in enumerate(analysis.factorials(panel))]
-    numbered = [(number, each) for number, each in numbered if len(each.factors) >= FEWEST_SWITCHES]
+    numbered = [(number, each) for number, each in numbered if len(each.factors) >= FEWEST_FACTORS]
     # The first factorial of each panel comes before the second of any.
     numbered.sort(key=lambda pair: (pair[1].panel.leaks, pair[0]))
     found = [each for _, each in numbered]
@@ -32,8 +33,9 @@ def draw(analysis: Analysis) -> Iterator[Drawing]:
     for each in found[:MOST]:
         seeds = len(pd.DataFrame(each.cells("last")).dropna())
         if seeds:
-            yield _effects(each, analysis.comparisons, seeds, rest)
-        yield _combinations(each, rest)
+            yield _effects(each, analysis, seeds, rest)
+        if len(each.cells("last")) <= MOST_CELLS:
+            yield _combinations(each, rest)
 
 
 def _moments(factorial: Factorial) -> list[tuple[str, str, style.Look, float]]:
@@ -43,12 +45,15 @@ def _moments(factorial: Factorial) -> list[tuple[str, str, style.Look, float]]:
 
 
 @style.styled
-def _effects(factorial: Factorial, told: Comparisons, seeds: int, rest: str) -> Drawing:
-    names = list(factorial.contrasts("last"))
-    main = [name for name in names if " x " not in name]
+def _effects(factorial: Factorial, analysis: Analysis, seeds: int, rest: str) -> Drawing:
+    told = analysis.comparisons
+    last = told.effects_of(factorial, "last")
+    main = sorted(factorial.main, key=lambda name: -abs(last[name].mean))
+    names = [*main, *sorted((each for each in last if " x " in each), key=lambda name: -abs(last[name].mean))]
     figure, ((*axes,),) = style.grid(1, 2, 1.1 + 0.3 * len(names), sharey=True)
     for each, (moment, words, look, _) in zip(axes, _moments(factorial), strict=True):
-        _effect_dots(each, told.effects_of(factorial, moment), look, factorial.aliases(moment))
+        found = told.effects_of(factorial, moment)
+        _effect_dots(each, {name: found[name] for name in names}, look, factorial.aliases(moment))
         _rows(each, [style.wrapped(name, 30) for name in names], words)
         each.axhline(len(main) - 0.5, color=style.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         each.grid(axis="y", visible=False)
@@ -58,18 +63,33 @@ def _effects(factorial: Factorial, told: Comparisons, seeds: int, rest: str) -> 
     who = "one seed that has" if seeds == 1 else f"{seeds} seeds that have"
     caption = (
         f"Main effects of {', '.join(factorial.names)} (above the dotted line) and their interactions (below"
-        " it), at session 0 and at the last session. Dots are means, and bars 95 % intervals, over the"
-        f" {who} all {count} combinations. A main effect is the mean accuracy with the switch on minus the"
-        " mean with it off. An interaction is half the extra gain of one switch when the other is on."
-        ' Right of zero, a component helps. An asterisk marks effects that are ahead or behind, and "=" marks'
-        f" effects that equal another one for every seed. The two sides have different scales."
-        f" {told.effects.words}"
-        f"{factorial.about_training}{summary.warning(factorial.panel)}{rest}"
+        " it), at session 0 and at the last session, sorted by their size at the last session. Dots are"
+        f" means and bars simultaneous intervals over the {who} all {count} combinations. An interaction is"
+        " half the change that one setting makes to the effect of another. An asterisk marks significant"
+        ' effects, and "=" marks effects that equal another one for every seed. The two sides have different'
+        " scales."
+        f" {told.effects[factorial.title, 'last'].words}"
+        f"{factorial.about}{_not_here(factorial, analysis)}{summary.warning(factorial.panel)}{rest}"
     )
-    title = f"Effect of each component: {factorial.title}"
+    title = f"Which setting matters most? {factorial.title}"
     return Drawing(
         f"ablation-effects-{factorial.slug}", "ablation", title, caption, figure, factorial.panel.leaks
     )
+
+
+def _not_here(factorial: Factorial, analysis: Analysis) -> str:
+    """Return which settings of the report vary but are not in this figure, and where they are compared."""
+    results, runs = analysis.results, factorial.runs
+    apart = [key for key in results.varied() if key in results.scopes.both and key != "dataset"]
+    others = [key for key in apart if runs[key].nunique(dropna=False) == 1]
+    if not others:
+        return ""
+    tables = ['"What more labels gain"'] * (bool(analysis.shots) and "k_shot" in others)
+    tables += ['"Strict and released protocol"'] * (bool(analysis.protocol_pairs) and "protocol" in others)
+    where = f" The tables {listed(tables)} compare their values." if len(tables) > 1 else ""
+    where = f" The table {tables[0]} compares its values." if len(tables) == 1 else where
+    be = "is" if len(others) == 1 else "are"
+    return f" Varied, but not in this figure, {be} {listed(others)}.{where}"
 
 
 def _effect_dots(
@@ -90,24 +110,23 @@ def _effect_dots(
 
 @style.styled
 def _combinations(factorial: Factorial, rest: str) -> Drawing:
-    places = {cell: [place(level) for level in cell] for cell in factorial.cells("last")}
+    places = {cell: factorial.places(cell) for cell in factorial.cells("last")}
     cells = sorted(places, key=lambda cell: (sum(map(bool, places[cell])), places[cell]))
     figure, ((axes,),) = style.grid(1, 1, 1.1 + 0.42 * len(cells))
     for moment, words, look, side in _moments(factorial):
         series = factorial.cells(moment)
         _combination_dots(axes, [series[cell] for cell in cells], look, side, words)
-    none = ALL_OFF if len(factorial.factors) == 3 else "neither"
-    labels = [" + ".join(factorial.parts(cell)) or none for cell in cells]
+    labels = [factorial.label(cell) for cell in cells]
     _rows(axes, labels, style.wrapped(_heading(factorial), 80))
     axes.set_xlabel("accuracy over all classes seen so far (%)")
     style.legend_below(figure, *axes.get_legend_handles_labels())
     caption = (
-        f"Accuracy of the {len(cells)} combinations of components at session 0 and at the last session."
+        f"Accuracy of the {len(cells)} combinations at session 0 and at the last session."
         f" {summary.band_words(factorial.runs, 'lines')} Faint dots are single seeds. Configurations share"
         " the splits of their seeds, so their differences are more certain than these intervals suggest. The"
         f" effects are tested in pairs, by seed.{summary.warning(factorial.panel)}{rest}"
     )
-    title = f"Combinations of components: {factorial.title}"
+    title = f"Every combination: {factorial.title}"
     return Drawing(
         f"ablation-combinations-{factorial.slug}", "ablation", title, caption, figure, factorial.panel.leaks
     )

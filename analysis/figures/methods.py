@@ -16,7 +16,7 @@ from analysis.figures import style, summary
 from analysis.figures.style import Drawing
 from analysis.references.place import Placed, Standing
 from analysis.references.tables import SEE
-from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT
+from analysis.statistics.inference import BETTER, EQUIVALENT, WORSE
 from analysis.tables.cost import ABOUT, charged, front, machine
 from analysis.tables.panels import metric_ranks, metric_tables, order_words
 
@@ -122,8 +122,8 @@ def _points(panel: Panel, rest: str) -> Drawing:
     return Drawing(f"cost-{panel.slug}", "cost", title, caption, figure, panel.leaks)
 
 
-VERDICT_LOOKS = {AHEAD: ("#0072b2", "o"), EQUIVALENT: ("#111111", "s"), BEHIND: ("#d55e00", "v")}
-OPEN = (style.GREY, "D")  # undecided or not tested
+VERDICT_LOOKS = {BETTER: ("#0072b2", "o"), EQUIVALENT: ("#111111", "s"), WORSE: ("#d55e00", "v")}
+OPEN = (style.GREY, "D")  # inconclusive or not tested
 ROW = 0.19  # inches
 
 
@@ -152,9 +152,9 @@ def _differences(standing: Standing, placed: Placed) -> Drawing:
     axes.set_xlabel(f"{style.wrapped(standing.label, 60)} minus the reference (points)")
     axes.set_title(standing.panel.title)
     caption = (
-        f"Each row is {standing.label} minus one reference at the last session, with Student's 95 % interval."
-        " Intervals are not corrected. Blue dots are ahead, black squares equivalent, orange triangles"
-        " behind, and grey diamonds undecided or not tested. The highest reference is at the top. The"
+        f"Each row is {standing.label} minus one reference at the last session, with its interval. Blue dots"
+        " are significantly better, black squares equivalent, orange triangles significantly worse, and grey"
+        " diamonds inconclusive or not tested. The highest reference is at the top. The"
         f" grey band is the margin of {margin:g} point{'s' * (margin != 1)}. {SEE}"
     )
     title = f"{standing.label} minus each reference: {standing.panel.title}"

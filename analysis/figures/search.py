@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,12 +16,16 @@ import matplotlib.style
 import numpy as np
 import optuna
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.category import StrCategoryFormatter
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from optuna.distributions import json_to_distribution
 from optuna.visualization import matplotlib as plots
 
 from analysis.comparisons import Analysis
+from analysis.data.labels import readable
 from analysis.figures import style, summary
 from analysis.figures.style import Drawing
 from hagmeta.common.records.records import StudyFolder
@@ -143,6 +148,7 @@ def _slices(search: Search) -> Drawing:
     for index, each in enumerate(axes):
         each.set_subplotspec(shape[index // COLUMNS, index % COLUMNS])
         marks(each.collections[0])
+        _plain_ticks(each.xaxis)
         first = index % COLUMNS == 0
         each.tick_params(labelleft=first)
         each.set(title="", ylabel="validation (%)" if first else "")
@@ -176,12 +182,28 @@ def _coordinates(search: Search) -> Drawing:
         each.grid(False)
         each.minorticks_off()
         if each is not axes:
+            _plain_ticks(each.yaxis)
             _over_lines(each)
     caption = (
         f"Each line is a sample, through its values and coloured by its score: {search.words()}. The thick"
         " line is the best. A hyperparameter matters if light lines gather on its axis."
     )
     return drawing_of(search, "coordinates", "Parallel coordinates", caption, figure)
+
+
+def _plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis with numbers instead of TeX, and categories without the quotes of Python."""
+    formatter = axis.get_major_formatter()
+    if axis.get_scale() == "log":
+        low, high = axis.get_view_interval()
+        if high < 100 * low:  # too few powers of ten to read the scale
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    elif isinstance(formatter, StrCategoryFormatter):
+        ticks = list(axis.get_majorticklocs())
+        values = [ast.literal_eval(text) for text in formatter.format_ticks(ticks)]
+        axis.set_ticks(ticks, [readable(value) for value in values])
 
 
 def _over_lines(axes: Axes) -> None:

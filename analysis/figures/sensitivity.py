@@ -33,7 +33,8 @@ LOOK, CENTRE = style.LOOKS[0], style.LOOKS[6]
 
 def draw(analysis: Analysis) -> Iterator[Drawing]:
     """Yield bars and small multiples for each setting with a central configuration and its neighbours."""
-    stars = [(panel, star_of_most_arms(panel, analysis.factorials(panel))) for panel in analysis.panels]
+    panels = [panel for panel in analysis.panels if not panel.pooled]
+    stars = [(panel, star_of_most_arms(panel, analysis.factorials(panel))) for panel in panels]
     stars = [(panel, star) for panel, star in stars if star.neighbours >= FEWEST_NEIGHBOURS]
     for panel, star in stars[:MOST]:
         yield _multiples(panel, star, analysis.comparisons, summary.left_out(MOST, len(stars)))
@@ -78,7 +79,7 @@ def _caption(panel: Panel, reference: bool, asterisk: bool) -> str:
         else f" Values are means over {seeds}. Lines through dots and bars are Student's 95 % intervals, not"
         " corrected. If such a line includes zero, the seeds do not show the sign of the difference."
     )
-    mark = " An asterisk marks values that are ahead or behind in the tests." if asterisk else ""
+    mark = " An asterisk marks significant differences." if asterisk else ""
     return (
         "Accuracy at the last session when one setting changes and all others stay the same. All values are"
         f" differences, in points and paired by seed. The diamond at zero is the {where}. The bars at the top"

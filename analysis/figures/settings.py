@@ -14,7 +14,7 @@ from analysis.data.results import Results
 from analysis.designs.n_and_k import shapes
 from analysis.figures import style, summary
 from analysis.figures.style import Drawing
-from analysis.statistics.inference import AHEAD, BEHIND
+from analysis.statistics.inference import BETTER, WORSE
 from analysis.tables.margins import Margin, Margins, as_grid, margins
 from analysis.words import points
 
@@ -171,8 +171,8 @@ def _cell(mean: float, half: float) -> str:
     return f"{mean:.1f}" if np.isnan(half) else f"{mean:.1f}\n±{half:.1f}"
 
 
-MARKS = {AHEAD: " ▲", BEHIND: " ▼"}
-HEAT = "RdBu"  # red is behind, blue is ahead, and white is no margin
+MARKS = {BETTER: " ▲", WORSE: " ▼"}
+HEAT = "RdBu"  # red is worse, blue is better, and white is no margin
 
 
 def draw_margins(analysis: Analysis) -> Iterator[Drawing]:
@@ -205,8 +205,9 @@ def _map(found: Margins) -> Drawing:
     leaks = summary.any_leak(found.runs)
     style.heading(figure, summary.with_leak(f"{found.label} minus the best other: {found.where}", leaks))
     caption = (
-        f"Each cell shows the margin with its 95 % interval, and the best other method. ▲ means ahead of all"
-        f" others; ▼ means behind at least one, not always the one that is named. Values are means over"
+        "Each cell shows the margin with its interval, and the best other method. ▲ means significantly"
+        " better than all others; ▼ means significantly worse than at least one, not always the one that is"
+        " named. Values are means over"
         f" {summary.seeds_of(found.runs)} per configuration. {found.words}"
     )
     title = f"Margins over N and K: {found.where}"

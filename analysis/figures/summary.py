@@ -101,6 +101,8 @@ LONGEST = 70  # characters
 
 def shown(panel: Panel) -> dict[str, str]:
     """Return short names for the labels of `panel`, without settings that all of them share."""
+    if panel.pooled:
+        return {label: label for label in panel.labels}
     first = panel.runs.drop_duplicates("label")
     names = dict(zip(first["label"], across(first, panel.varied(), panel.scopes), strict=True))
     if len(set(names.values())) < len(names):

@@ -101,7 +101,7 @@ def data(analysis: Analysis) -> dict[str, Any]:
         "shown": shown,
         "looks": _looks(results.labels, shown),
         "most_detailed": MOST_DETAILED,
-        "words": {"tests": analysis.comparisons.pairs.words, "cost": ABOUT_COST},
+        "words": {"tests": analysis.comparisons.reference_words, "cost": ABOUT_COST},
         "panels": [_Numbers(analysis, panel, metrics).told() for panel in panels],
     }
 

@@ -11,9 +11,15 @@ from analysis.comparisons import Analysis, Comparisons
 from analysis.data.results import MACRO, VERSION, Results
 from analysis.data.searches import in_words
 from analysis.page.page import Fact, Notice
-from analysis.statistics.inference import ALIKE, DIFFERENT, LEVEL
+from analysis.statistics.inference import LEVEL
 from analysis.tables.over_datasets import why_no_tests, why_not
 from analysis.words import count_of_seeds, datasets_words, listed, p_value
+
+ANOTHER_FAMILY = (
+    "The verdict of a comparison depends on its family. This page chooses other comparisons than the report "
+    "without --by. That is another family, so the same difference can have another verdict. Differences that "
+    "are effects of a design have the intervals and verdicts of the design."
+)
 
 
 def facts(analysis: Analysis) -> list[Fact]:
@@ -22,13 +28,13 @@ def facts(analysis: Analysis) -> list[Fact]:
     runs = results.runs
     count = runs["config_hash"].nunique()
     configurations = f"{count} configuration{'s' * (count != 1)}"
-    launches = {launch["space"]: launch for launch in results.launches}
     hours = runs["seconds"].sum() / 3600
     found = [
         Fact("runs", f"{len(runs)}: {configurations}, {seeds_of(results)} each"),
         Fact("datasets", _listed(runs["dataset"])),
         Fact("protocol", _listed(runs["protocol"])),
         Fact("settings", _listed(runs["n_way"].map("{}-way ".format) + runs["k_shot"].map("{}-shot".format))),
+        Fact("pooled", results.pooled),
         Fact("not the default", "; ".join(results.not_default)),
         Fact("accuracy", _metric_words(results)),
         Fact("tests", tests_words(analysis.comparisons)),
@@ -39,10 +45,8 @@ def facts(analysis: Analysis) -> list[Fact]:
         Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if pd.isna(name) else name[:12]))),
     ]
     found = [fact for fact in found if fact.value]
-    spaces = [
-        Fact("search space", f"{name}: {launch['description']}" if launch["description"] else name)
-        for name, launch in launches.items()
-    ]
+    named = ((launch["space"], launch["description"]) for launch in results.launches)
+    spaces = [Fact("search space", ": ".join(filter(None, both))) for both in dict.fromkeys(named)]
     commands = [
         Fact("launched by", text) for text in dict.fromkeys(launch["command"] for launch in results.launches)
     ]
@@ -52,16 +56,27 @@ def facts(analysis: Analysis) -> list[Fact]:
 
 
 def tests_words(told: Comparisons) -> str:
-    """Return how many comparisons were tested, and the error rate of their verdicts."""
+    """Return how many comparisons were tested, in which families, and the error rate of their verdicts."""
     count = told.tested
     if not count:
         return ""
-    tested = "1 comparison was tested" if count == 1 else f"{count} comparisons were tested together"
-    return (
-        f"{tested}. The probability of any false verdict is at most {100 * LEVEL:g} %: {100 * DIFFERENT:g} % "
-        f'for "ahead" and "behind", {100 * ALIKE:g} % for "equivalent". '
-        "Each verdict holds for its graph only."
-    )
+    effects = sum(each.tested for each in (*told.effects.values(), told.design))
+    kinds = []
+    if count > effects:
+        kinds.append(
+            f"{_comparisons(count - effects)}: at most {100 * LEVEL:g} % of the verdicts of a family are "
+            "expected to be false (Benjamini and Yekutieli)"
+        )
+    if effects:
+        kinds.append(
+            f"{effects} effects of designs: at most {100 * LEVEL:g} % for any false verdict of a session "
+            "(single-step maximum)"
+        )
+    return f"{'; '.join(kinds)}. Each verdict is what its interval shows, and holds for its graph only."
+
+
+def _comparisons(count: int) -> str:
+    return "1 comparison" if count == 1 else f"{count:,} comparisons"
 
 
 def _metric_words(results: Results) -> str:
@@ -76,6 +91,8 @@ def notices(analysis: Analysis) -> list[Notice]:
     mixed = [
         f"{key}: {_listed(runs[key].map(str))}" for key in VERSION if runs[key].nunique(dropna=False) > 1
     ]
+    if by := analysis.results.by:
+        found.insert(0, Notice(f"Another choice of comparisons: --by {' --by '.join(by)}", [ANOTHER_FAMILY]))
     if mixed:
         found.append(Notice("Runs with different commits, torch versions or devices", mixed))
     return found
@@ -101,8 +118,13 @@ def _asymmetry(p: float) -> list[str]:
         return []
     return [
         f"Over seeds, differences spread further to one side of their mean than to the other ({p_value(p)}). "
-        "The sign-flip test assumes symmetry, so verdicts near the limit can be false more often than stated."
+        "The tests assume symmetry, so more verdicts can be false than stated: up to 13 % in simulations."
     ]
+
+
+def questions_of(results: Results) -> list[str]:
+    """Return the descriptions of the studies, as their users wrote them."""
+    return list(dict.fromkeys(launch["description"] for launch in results.launches if launch["description"]))
 
 
 def title_of(results: Results, study: str) -> str:

@@ -22,7 +22,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 # In the order of the page. The question of a study comes first: what its own design varies.
 SECTIONS = {
     "landing": "Where it lands",
-    "ablation": "Ablation",
+    "ablation": "Effects of settings",
     "settings": "N-way and K-shot",
     "hyperparameters": "Hyperparameters",
     "datasets": "Ranking over datasets",
@@ -111,7 +111,8 @@ class Page:
     leaks: bool  # some results come from a protocol that leaks
     pictures: Sequence[Picture] = ()
     data: str = ""  # the name of the file with all numbers
-    setting: str = ""  # below the title
+    questions: Sequence[str] = ()  # below the title: what the user asks
+    setting: str = ""
     seeds: str = ""
     shorter: Mapping[str, str] = field(default_factory=dict)
     pasted: Sequence[Pasted] = ()

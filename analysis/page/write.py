@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from analysis import figures
+from analysis.comparisons import Analysis
+from analysis.data.pooled import pooled
 from analysis.data.reading import read
 from analysis.data.results import Results
+from analysis.designs.design import RANKING, Design
 from analysis.figures.style import Drawing
 from analysis.page import explorer
-from analysis.page.facts import facts, notices, seeds_of, setting_of, short_titles, title_of
+from analysis.page.facts import facts, notices, questions_of, seeds_of, setting_of, short_titles, title_of
 from analysis.page.page import Page, Picture, render
 from analysis.report import Report
 from analysis.statistics.inference import MARGIN
@@ -36,7 +39,7 @@ def write_report(
     metric: str | None = None,
     margin: float = MARGIN,
     where: Mapping[str, Sequence[str]] | None = None,
-    by: str | None = None,
+    by: Sequence[str] = (),
     baseline: str | None = None,
     command: str | None = None,
     explore: bool = False,
@@ -51,7 +54,7 @@ def write_report(
         metric: the score that headlines, tests and figures use; macro accuracy by default.
         margin: differences below it count as equivalent, as a share (0.01 is one point).
         where: use only the runs whose settings have one of these values.
-        by: compare the values of this setting, and separate all other settings.
+        by: compare the values of these settings, pooled over all other settings.
         baseline: the method or configuration that all others are compared with.
         command: the command to show on the page.
         explore: also write the page to explore, `explorer.html`, and link to it.
@@ -63,12 +66,13 @@ def write_report(
     results = read(folders, metric)
     if where:
         results = results.where(where)
+    whole = Analysis(results, margin=margin) if by else None
     if by:
-        results = results.by(by)
+        results = pooled(results, by)
     if baseline:
         results = results.against(baseline)
     command = command or f"{as_typed('hagmeta-report')} {' '.join(map(str, folders))}"
-    report = Report(results, margin=margin)
+    report = Report(results, (Design(RANKING),) if by else (), margin=margin, whole=whole)
     return write(report, out, command=command, explore=explore, published=published, force=force)
 
 
@@ -106,6 +110,7 @@ def write(
         )
     page = Page(
         title=title_of(results, study),
+        questions=questions_of(results),
         setting=setting_of(results),
         seeds=seeds_of(results),
         shorter=short_titles(results),

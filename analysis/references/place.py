@@ -18,7 +18,7 @@ from analysis.references.archives import CURVES
 from analysis.references.comparable import Refusal, matching, refusal_of, why_not
 from analysis.references.references import DEFAULTS, References, as_results, read_references
 from analysis.statistics.estimates import adjusted_means, ranks_of
-from analysis.statistics.inference import AHEAD, MARGIN, Difference
+from analysis.statistics.inference import BETTER, MARGIN, Difference
 from analysis.tables.cost import charged
 from hagmeta.common.errors import UserError
 from hagmeta.common.records.records import OpenRecord
@@ -71,8 +71,8 @@ class Standing:
         return [label for label in self.rivals if self.tests[label].verdict == verdict]
 
     @property
-    def ahead_of_all(self) -> bool:
-        return len(self.with_verdict(AHEAD)) == len(self.rivals)
+    def better_than_all(self) -> bool:
+        return len(self.with_verdict(BETTER)) == len(self.rivals)
 
     @cached_property
     def seconds(self) -> pd.Series:
@@ -97,7 +97,7 @@ class Placed:
     @cached_property
     def standings(self) -> list[Standing]:
         """Return each configuration of the user on each graph."""
-        tests = self.analysis.comparisons.pairs
+        tests = self.analysis.comparisons.reference
         return [
             Standing(label, panel, tests.of(panel.title, label), self.labels)
             for label in self.labels

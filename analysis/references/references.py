@@ -81,7 +81,7 @@ class References:
     def answers(self, dataset: str, key: RunKey) -> dict[str, np.ndarray] | None:
         """Return queries, predictions and true classes of a run at the last session, or None."""
         for archive in reversed(self.archives):
-            last = _last(archive, dataset, key[1])
+            last = self._last(archive, dataset, key[1])
             if last is not None and key[0] in last.hashes:
                 row = last.predicted[last.hashes.index(key[0])]
                 return {
@@ -91,15 +91,20 @@ class References:
                 }
         return None
 
+    def _last(self, archive: Archive, dataset: str, seed: int) -> LastSession | None:
+        key = archive.name, dataset, seed
+        if key not in self._read:
+            self._read[key] = archive.predictions(dataset, seed)
+        return self._read[key]
+
+    @cached_property
+    def _read(self) -> dict[tuple[str, str, int], LastSession | None]:
+        return {}  # the predictions of a seed hold those of all methods
+
     def known(self, dataset: str, seed: int) -> frozenset[int]:
         """Return the classes that are known at session 0."""
         config, met = self._orders[dataset, seed]
         return frozenset(met[: len(met) - config["sessions"] * config["n_way"]])
-
-
-@lru_cache(maxsize=256)
-def _last(archive: Archive, dataset: str, seed: int) -> LastSession | None:
-    return archive.predictions(dataset, seed)
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,7 @@ from analysis.data.labels import slug, transductive_words
 from analysis.references.place import Placed, Standing
 from analysis.references.references import TUNED
 from analysis.statistics.estimates import estimate
-from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
+from analysis.statistics.inference import BETTER, EQUIVALENT, INCONCLUSIVE, WORSE
 from analysis.statistics.over_datasets import FEWEST_FOR_INTERVALS
 from analysis.tables.cells import DIFFERENCES, INTERVAL, difference_cell, estimate_cell, verdict_cell
 from analysis.tables.cost import ABOUT
@@ -20,7 +20,7 @@ from analysis.tables.table import Cell, Table
 from analysis.words import a_look, listed
 
 SEE = "The table of where it lands says how differences were tested."
-VERDICTS = {AHEAD: "ahead", EQUIVALENT: "equivalent", UNDECIDED: "undecided", BEHIND: "behind"}
+VERDICTS = (BETTER, EQUIVALENT, INCONCLUSIVE, WORSE)
 
 
 def compare_tables(placed: Placed) -> Iterator[Table]:
@@ -42,7 +42,7 @@ def landing_table(placed: Placed, label: str) -> Table:
     rows, numbers = [], []
     for each in standings:
         last = each.panel.by_seed("last")
-        counts = {word: len(each.with_verdict(verdict)) for verdict, word in VERDICTS.items()}
+        counts = {verdict: len(each.with_verdict(verdict)) for verdict in VERDICTS}
         rank = f"{each.rank} of {len(each.rivals) + 1}"
         rows.append(
             [
@@ -68,11 +68,11 @@ def landing_table(placed: Placed, label: str) -> Table:
         caption=(
             f"{INTERVAL} {DIFFERENCES} Ranks are among the references and {label}, without oracles. The best "
             "reference has the highest mean. The last four columns count references by verdict. "
-            f"{placed.analysis.comparisons.pairs.words}"
+            f"{placed.analysis.comparisons.reference.words}"
         ),
         columns=[
             *("graph", "rank", "accuracy", "best reference", "its accuracy", "difference", "verdict"),
-            *VERDICTS.values(),
+            *VERDICTS,
         ],
         rows=rows,
         numbers=pd.DataFrame(numbers),
@@ -113,9 +113,9 @@ def paper_table(placed: Placed) -> Table:
         title="All methods on all graphs",
         caption=(
             f"{placed.analysis.results.metric.capitalize()} at the last session. {INTERVAL} Bold is the "
-            f"highest mean, without oracles. An asterisk marks methods that {first} is ahead of or behind, "
-            "in a sign-flip test paired by seed and corrected over "
-            f"{placed.analysis.comparisons.tested} comparisons. "
+            f"highest mean, without oracles. An asterisk marks methods that differ significantly from "
+            f"{first}, in t-tests paired by seed, with a false discovery rate of 5 % over "
+            f"{placed.analysis.comparisons.reference.tested} comparisons. "
             f"{about_references(placed)}"
         ),
         columns=["method", *panels],
@@ -155,7 +155,7 @@ def graph_table(standing: Standing) -> Table:
         title=f"{label} and every reference: {panel.title}",
         caption=(
             f"{INTERVAL} Differences are {label} minus the method of the row, in points; an asterisk marks "
-            f"ahead or behind. {SEE} {ABOUT} {_devices(standing)}"
+            f"significant ones. {SEE} {ABOUT} {_devices(standing)}"
         ),
         columns=["method", "last session", "average", f"{label} minus it", "verdict", "seconds per seed"],
         rows=rows,

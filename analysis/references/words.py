@@ -6,15 +6,15 @@ from analysis.findings import Finding
 from analysis.references.place import Placed, Standing
 from analysis.references.references import TUNED
 from analysis.statistics.estimates import estimate
-from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT, LEVEL, TOO_FEW, UNDECIDED
+from analysis.statistics.inference import BETTER, EQUIVALENT, INCONCLUSIVE, LEVEL, TOO_FEW, WORSE
 from analysis.words import by_verdict, count_of_seeds, points, standing_words
 from hagmeta.common.version import __version__
 
 TO_THE_BEST = {  # how a method compares with the best reference of a graph
-    AHEAD: "ahead of",
-    EQUIVALENT: "level with",
-    UNDECIDED: "not separated from",
-    BEHIND: "behind",
+    BETTER: "significantly better than",
+    EQUIVALENT: "equivalent to",
+    INCONCLUSIVE: "not significantly different from",
+    WORSE: "significantly worse than",
     TOO_FEW: "not tested against",
 }
 SOFTWARE = (
@@ -68,11 +68,11 @@ def paragraph(placed: Placed, label: str) -> str:
         f"{placed.analysis.results.metric} at the last session."
     )
     found = [_in_paper(each, number, placed) for each in standings]
-    tested = placed.analysis.comparisons.tested
+    family = placed.analysis.comparisons.reference
     tests = (
-        f"Differences are paired by seed. Verdicts come from a sign-flip test, corrected over all "
-        f"{tested} comparisons; {100 * LEVEL:g} % bounds the chance of any false verdict."
-        if tested
+        f"Differences are paired by seed and tested by t-tests. Of {family.tested} comparisons, "
+        f"{family.decided} are decided, with a false discovery rate of {100 * LEVEL:g} %."
+        if family.tested
         else "There are too few common seeds to test the differences."
     )
     return " ".join([first, *found, tests])
@@ -83,8 +83,8 @@ def _in_paper(standing: Standing, number: dict[str, str], placed: Placed) -> str
     runs = standing.panel.runs
     method = runs.loc[runs["label"] == standing.best, "method"].iloc[0]
     cited = number.get(_citation(placed, method), "")
-    if standing.ahead_of_all:
-        verdict = f"ahead of all {len(standing.rivals)} methods. The best of them is"
+    if standing.better_than_all:
+        verdict = f"significantly better than all {len(standing.rivals)} methods. The best of them is"
     else:
         verdict = f"{TO_THE_BEST[standing.lead.verdict]} the best of them,"
     rival = f"{standing.best} {cited}".strip()

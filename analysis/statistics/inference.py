@@ -1,53 +1,58 @@
 """Decide what several seeds allow a report to claim. Tables, findings and figures read a `Family`.
 
-Configurations share the splits of their seeds, so differences are paired by seed. A sign-flip test counts how
-many ways to flip the signs of these differences give a mean at least as large. A flip applies to one seed in
-all comparisons of the report, which keeps the dependence between comparisons. Each comparison is tested
-against the largest of those that are left (step-down maximum, Westfall and Young 1993). The smallest p that
-some seeds can reach therefore does not depend on the number of comparisons.
+Configurations share the splits of their seeds, so differences are paired by seed. A family is the comparisons
+that answer one question. All its intervals have one level, and each verdict is what an interval shows: a
+difference above zero, below zero, or within the margin. So verdicts and intervals never disagree.
 
-All verdicts of a report share one error budget. Most of it goes to "ahead" and "behind", and a smaller part
-to "equivalent". The test assumes that differences are symmetric around their mean, which is tested as well.
+Two procedures choose the level of a family:
+
+- `discoveries`, for many comparisons: at most 5 % of the verdicts are expected to be false. Student's
+  intervals have the level 1 - 0.05 max(R, 1) / m if R of m comparisons get a verdict (false coverage rate,
+  Benjamini and Yekutieli 2005). R is found as in the procedure of Benjamini and Hochberg.
+- `planned`, for the few effects of a design: the chance of any false verdict is at most 5 %. The intervals
+  are simultaneous. Their half widths are standard errors times a quantile of the largest absolute t of all
+  comparisons, over flips of the signs of whole seeds (single-step maximum, Westfall and Young 1993).
+
+Student's t assumes normal differences, and sign flips assume symmetric ones. Symmetry is tested as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.special
 
-LEVEL = 0.05  # the chance of any false verdict in a report
-DIFFERENT, ALIKE = 0.04, 0.01  # the shares of LEVEL for "ahead" and "behind" together, and for "equivalent"
-FEWEST_SEEDS = 6  # with fewer seeds no sign-flip test has a p below DIFFERENT
+LEVEL = 0.05  # of false verdicts in a family
+FEWEST_SEEDS = 6  # with fewer seeds no sign-flip test has a p below LEVEL, and Student's t is not robust
 POWER = 0.8
 MARGIN = 0.01  # one point: smaller differences count as equivalent
 EXACT = 13  # up to this number of seeds all flips are tried;
 DRAWN = 5_000  # with more seeds, this number of random flips
 DIGITS = 10  # rounding of differences, so that equal values are ties
-MOST_SEEDS = 1_000  # the largest number of seeds that a report recommends
+MOST_SEEDS = 49  # the largest number of seeds that a report recommends
 COUNTS = np.arange(3.0, MOST_SEEDS + 1)
-AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"
+BETTER, WORSE = "significantly better", "significantly worse"
+EQUIVALENT, INCONCLUSIVE = "equivalent", "inconclusive"
 TOO_FEW = "too few seeds"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A paired difference over seeds, corrected together with all comparisons of a report."""
+    """A paired difference over seeds, with the interval of its family."""
 
     mean: float
-    low: float  # Student's 95 % interval, not corrected
+    low: float  # the interval of the family; with too few seeds, Student's 95 % interval
     high: float
     seeds: int
-    p: float  # not corrected
-    corrected: float  # p corrected for all comparisons of the report; NaN with too few seeds
-    equivalence: float  # corrected p of both one-sided tests against the margin; NaN with too few seeds
+    p: float  # of the test of no difference, not corrected
+    corrected: float  # below LEVEL if the interval excludes zero; NaN with too few seeds
     detectable: float  # the smallest difference that the test finds with POWER
-    needed: float  # number of seeds that would decide a difference of the observed size
+    seeds_to_differ: float  # number of seeds that would find a difference of this size; infinite if too many
+    seeds_to_equal: float  # number of seeds that would show a difference of this size to be equivalent
     margin: float  # smaller differences count as equivalent
 
     @property
@@ -56,37 +61,57 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        return bool(self.corrected < DIFFERENT)
+        """Return whether the interval excludes zero."""
+        return self.tested and (self.low > 0 or self.high < 0)
 
     @property
     def within_margin(self) -> bool:
-        return bool(self.equivalence < ALIKE)
+        """Return whether the whole interval is within the margin."""
+        return self.tested and -self.margin < self.low and self.high < self.margin
 
     @property
     def verdict(self) -> str:
-        """Return AHEAD, BEHIND, EQUIVALENT, UNDECIDED or TOO_FEW."""
+        """Return BETTER, WORSE, EQUIVALENT, INCONCLUSIVE or TOO_FEW."""
         if not self.tested:
             return TOO_FEW
         if self.significant:
-            return AHEAD if self.mean > 0 else BEHIND
-        return EQUIVALENT if self.within_margin else UNDECIDED
+            return BETTER if self.mean > 0 else WORSE
+        return EQUIVALENT if self.within_margin else INCONCLUSIVE
+
+    @property
+    def needed(self) -> tuple[float, str]:
+        """Return the smallest number of seeds that would give a verdict, and this verdict."""
+        if self.seeds_to_equal < self.seeds_to_differ:
+            return self.seeds_to_equal, EQUIVALENT
+        return self.seeds_to_differ, BETTER if self.mean > 0 else WORSE
+
+    def turned(self) -> Difference:
+        """Return the difference with the opposite sign."""
+        return Difference(**{**vars(self), "mean": -self.mean, "low": -self.high, "high": -self.low})
 
     @property
     def told(self) -> dict[str, Any]:
-        """Return all fields and the verdict, for the CSV files."""
-        return {**vars(self), "verdict": self.verdict}
+        """Return the difference, its interval and test, and the verdict, for CSV files."""
+        both = {"difference": self.mean, "low": self.low, "high": self.high, "common_seeds": self.seeds}
+        return {
+            **both,
+            "p": self.p,
+            "corrected_p": self.corrected,
+            "verdict": self.verdict,
+            "margin": self.margin,
+        }
 
 
 @dataclass(frozen=True)
 class Family:
-    """Comparisons of one kind, corrected together with the comparisons of all other kinds in the report."""
+    """The comparisons that answer one question, with intervals of one level."""
 
     what: str  # the comparisons in words
     metric: str
     margin: float
-    total: int  # tested comparisons of the whole report
-    flips: str  # number of flips in words
     comparisons: Mapping[Any, Difference]
+    planned: bool = False  # which procedure
+    alpha: float = LEVEL  # 1 - the level of an interval
 
     def __getitem__(self, key: Hashable) -> Difference:
         return self.comparisons[key]
@@ -97,143 +122,166 @@ class Family:
         return {rest[0] if len(rest) == 1 else rest: each for rest, each in found}
 
     @property
+    def tested(self) -> int:
+        """Return the number of comparisons with enough seeds."""
+        return sum(each.tested for each in self.comparisons.values())
+
+    @property
+    def decided(self) -> int:
+        """Return the number of comparisons with a verdict."""
+        return sum(each.tested and each.verdict != INCONCLUSIVE for each in self.comparisons.values())
+
+    @property
     def words(self) -> str:
         """Return sentences that describe how these comparisons were tested."""
-        tested = sum(each.tested for each in self.comparisons.values())
-        one_graph = (
-            "Intervals of differences are Student's 95 % intervals, not corrected. "
-            "Variation over seeds describes one graph only."
-        )
-        if not tested:
-            return f"Not tested: {self.what}. A test needs at least {FEWEST_SEEDS} common seeds. {one_graph}"
-        count = "the only comparison" if self.total == 1 else f"all {self.total} comparisons"
+        one_graph = "Variation over seeds describes one graph only."
+        if not self.tested:
+            return (
+                f"Not tested: {self.what}. A test needs at least {FEWEST_SEEDS} common seeds. Intervals are "
+                f"Student's 95 % intervals. {one_graph}"
+            )
         some = (
             ""
-            if tested == len(self.comparisons)
+            if self.tested == len(self.comparisons)
             else f" Comparisons with fewer than {FEWEST_SEEDS} common seeds are not tested."
         )
         points = "1 point" if self.margin == 0.01 else f"{100 * self.margin:g} points"
         return (
-            f"Tested: {self.what}. Tests use {self.metric}, paired by seed. "
-            f'"Ahead" and "behind" come from a sign-flip test ({self.flips}), corrected over {count} of this '
-            f"report (step-down maximum). "
-            f'"Equivalent" means within {points} by two one-sided t-tests, Holm-corrected.{some} {one_graph}'
+            f"Compared: {self.what}, by {self.metric}, paired by seed. A difference is significant if its "
+            f"interval excludes zero, and equivalent if its interval is within {points}. {self._procedure}"
+            f"{some} {one_graph}"
+        )
+
+    @property
+    def _procedure(self) -> str:
+        if self.planned:
+            effects = "this effect" if self.tested == 1 else f"these {self.tested} effects"
+            return (
+                f"The chance of any false verdict on {effects} is at most 5 % (sign-flip test, single-step "
+                "maximum, simultaneous intervals)."
+            )
+        level = f"{100 * (1 - self.alpha):.2f}".rstrip("0").rstrip(".")
+        verdicts = "is 1 verdict" if self.decided == 1 else f"are {self.decided} verdicts"
+        return (
+            f"The intervals have the level {level} %, because there {verdicts} among {self.tested} "
+            "comparisons: at most 5 % of the verdicts are expected to be false (false discovery rate, "
+            "t-tests, intervals of Benjamini and Yekutieli)."
         )
 
 
-@dataclass(frozen=True)
-class Tested:
-    """All comparisons of a report, by kind."""
+def discoveries(
+    differences: Mapping[Any, pd.Series], what: str, metric: str, *, margin: float = MARGIN
+) -> Family:
+    """Return the family of `differences` by seed, with at most 5 % false verdicts among its verdicts.
 
-    families: Mapping[str, Family]
-    asymmetry: float  # p of the test that differences are symmetric; NaN if nothing was tested
-
-
-def family(differences: Mapping[Any, pd.Series], what: str, metric: str, *, margin: float = MARGIN) -> Family:
-    """Test comparisons of one kind only; see `families`."""
-    return families({what: differences}, {what: what}, metric, margin=margin).families[what]
-
-
-def families(
-    asked: Mapping[str, Mapping[Any, pd.Series]],
-    what: Mapping[str, str],
-    metric: str,
-    *,
-    margin: float = MARGIN,
-) -> Tested:
-    """Test all comparisons of a report together.
-
-    `asked` has one difference per seed, by kind and comparison. `what` names each kind in words, and `metric`
-    is the score that is compared. Comparisons with too few seeds do not affect the correction of the others.
+    Args:
+        differences: One difference per seed, by comparison.
+        what: The comparisons in words.
+        metric: The score that is compared.
+        margin: Smaller differences count as equivalent.
     """
-    keys = [(kind, key) for kind, differences in asked.items() for key in differences]
-    values = np.round(_aligned([asked[kind][key] for kind, key in keys]), DIGITS)  # (seeds, comparisons)
-    found = dict(zip(keys, _differences(values, margin), strict=True))
-    total = sum(each.tested for each in found.values())
-    flips = f"all {len(_flips(len(values))):,} flips" if len(values) <= EXACT else f"{DRAWN:,} random flips"
-    return Tested(
-        {
-            kind: Family(
-                what[kind], metric, margin, total, flips, {key: found[kind, key] for key in asked[kind]}
-            )
-            for kind in asked
-        },
-        _asymmetry(values[:, [each.tested for each in found.values()]]),
-    )
+    seeds, mean, error = moments(aligned(list(differences.values())))
+    p, equal = _p_of_difference(mean, error, seeds), p_of_equivalence(mean, error, seeds, margin)
+    tested = seeds >= FEWEST_SEEDS
+    decided_at = np.sort(np.fmin(p, equal)[tested])  # the alpha at which an interval has a verdict
+    m = max(1, len(decided_at))
+    steps = np.flatnonzero(decided_at <= LEVEL * np.arange(1, len(decided_at) + 1) / m)
+    alpha = LEVEL * (steps[-1] + 1 if len(steps) else 1) / m
+    corrected = np.where(tested, np.minimum(1, p * LEVEL / alpha), np.nan)
+    critical = np.where(tested, _quantile(1 - alpha / 2, seeds), np.nan)
+    found = _differences(seeds, mean, error, p, corrected, critical, np.full(len(p), alpha), margin)
+    return Family(what, metric, margin, dict(zip(differences, found, strict=True)), False, float(alpha))
 
 
-def _differences(values: np.ndarray, margin: float) -> Iterator[Difference]:
-    """Yield a `Difference` for each column of `values` (seeds, comparisons)."""
-    seeds, mean, error = _moments(values)
-    half = np.where(seeds > 1, _quantile(0.975, seeds) * error, np.nan)
-    able = seeds >= FEWEST_SEEDS
-    p, corrected, critical = _tested(values, able)
-    equivalence = np.full(len(p), np.nan)
-    equivalence[able] = holm(_two_one_sided(mean, error, seeds, margin)[able])
-    detectable = np.where(np.isinf(critical), np.inf, critical + _quantile(POWER, seeds))
-    detectable = np.multiply(detectable, error, out=detectable, where=np.isfinite(detectable))
-    needed = _needed(seeds, mean, error * np.sqrt(seeds), margin, 2 * _beyond(critical, seeds))
-    limits = (mean, mean - half, mean + half)
+def planned(
+    differences: Mapping[Any, pd.Series], what: str, metric: str, *, margin: float = MARGIN
+) -> Family:
+    """Return the family of `differences` by seed, with simultaneous intervals; see `discoveries`."""
+    values = aligned(list(differences.values()))
+    seeds, mean, error = moments(values)
+    flips, tested = sign_flips(len(values)), seeds >= FEWEST_SEEDS
+    largest = np.zeros(len(flips))  # for each flip, the largest t of all comparisons
+    p, corrected, critical = (np.full(len(seeds), np.nan) for _ in range(3))
+    flipped = {index: flipped_t(values[:, index], flips) for index in np.flatnonzero(seeds > 1).tolist()}
+    for index, t in flipped.items():
+        p[index] = share_above(t[0], t)
+        if tested[index]:
+            np.maximum(largest, t, out=largest)
+    if tested.any():
+        corrected[tested] = [
+            share_above(flipped[index][0], largest) for index in np.flatnonzero(tested).tolist()
+        ]
+        # A larger t occurs in at most LEVEL of all flips, so it has a corrected p of at most LEVEL.
+        critical[tested] = (1 + 1e-6) * np.sort(largest)[len(largest) - 1 - int(LEVEL * len(largest))]
+    alpha = np.where(tested, 2 * _beyond(critical, seeds), LEVEL)
+    found = _differences(seeds, mean, error, p, corrected, critical, alpha, margin)
+    return Family(what, metric, margin, dict(zip(differences, found, strict=True)), True)
+
+
+def _differences(
+    seeds: np.ndarray,
+    mean: np.ndarray,
+    error: np.ndarray,
+    p: np.ndarray,
+    corrected: np.ndarray,
+    critical: np.ndarray,
+    alpha: np.ndarray,
+    margin: float,
+) -> list[Difference]:
+    """Return a `Difference` for each comparison; `critical` is NaN for those with too few seeds."""
+    usual = np.where(seeds > 1, _quantile(1 - LEVEL / 2, seeds), np.nan)
+    half = np.where(np.isnan(critical), usual, critical) * error
+    half = np.where(seeds > 1, half, np.nan)
+    detectable = (critical + _quantile(POWER, seeds)) * error
+    deviation = error * np.sqrt(seeds)
     columns = (
-        *limits,
-        seeds.astype(int),
-        p,
-        corrected,
-        equivalence,
-        detectable,
-        needed,
-        np.full(len(p), margin),
+        *(mean, mean - half, mean + half, seeds.astype(int), p, corrected, detectable),
+        *(_needed(seeds, effect, deviation, alpha) for effect in (np.abs(mean), margin - np.abs(mean))),
+        np.full(len(seeds), margin),
     )
-    return (Difference(*each) for each in zip(*(column.tolist() for column in columns), strict=True))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Difference(*each) for each in rows]
 
 
-def _aligned(differences: Sequence[pd.Series]) -> np.ndarray:
+def aligned(differences: Sequence[pd.Series]) -> np.ndarray:
     """Return a table (all seeds of any comparison, comparisons); NaN where a comparison lacks a seed."""
     seeds = sorted(set().union(*(each.index for each in differences)))
     rows = {seed: row for row, seed in enumerate(seeds)}
     values = np.full((len(seeds), len(differences)), np.nan)
     for column, each in enumerate(differences):
         values[[rows[seed] for seed in each.index], column] = each.to_numpy(dtype=float)
-    return values[~np.isnan(values).all(axis=1)]
+    return np.round(values[~np.isnan(values).all(axis=1)], DIGITS)
 
 
-def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the number of seeds, the mean and its standard error for each comparison."""
     there = ~np.isnan(values)
     seeds = there.sum(axis=0).astype(float)
     filled = np.where(there, values, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = filled.sum(axis=0) / seeds
+        mean = np.round(filled.sum(axis=0) / seeds, DIGITS)
         squares = np.where(there, (filled - mean) ** 2, 0.0).sum(axis=0)
-        return seeds, mean, np.sqrt(squares / (seeds - 1) / seeds)
+        return seeds, mean, np.round(np.sqrt(squares / (seeds - 1) / seeds), DIGITS)
 
 
-def _tested(values: np.ndarray, able: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return p, corrected p and the critical value of t for each comparison.
-
-    Comparisons that are not `able` to decide, for too few seeds, do not affect the others.
-    """
-    count = values.shape[1]
-    p, corrected, critical = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.inf)
-    flips = _flips(len(values))
-    there = ~np.isnan(values).all(axis=0)
-    for index in np.flatnonzero(there & ~able).tolist():
-        t = _flipped(values[:, index], flips)
-        p[index] = _share(t[0], t)
-    observed = {index: _flipped(values[:, index], flips[:1])[0] for index in np.flatnonzero(able).tolist()}
-    largest = np.zeros(len(flips))  # for each flip, the largest t of this comparison and the earlier ones
-    order = sorted(observed, key=lambda index: observed[index])
-    for index in order:
-        t = _flipped(values[:, index], flips)
-        np.maximum(largest, t, out=largest)
-        p[index], corrected[index] = _share(t[0], t), _share(t[0], largest)
-    if order:
-        corrected[order] = np.maximum.accumulate(corrected[order][::-1])[::-1]
-        critical[order] = np.quantile(largest, 1 - DIFFERENT)
-    return p, corrected, critical
+def _p_of_difference(mean: np.ndarray, error: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Return p of a two-sided t-test; NaN for a single seed."""
+    return np.where(seeds > 1, np.minimum(1, 2 * _beyond(_ratio(np.abs(mean), error), seeds)), np.nan)
 
 
-def _flipped(values: np.ndarray, flips: np.ndarray) -> np.ndarray:
+def p_of_equivalence(mean: np.ndarray, error: np.ndarray, seeds: np.ndarray, margin: float) -> np.ndarray:
+    """Return the alpha at which an interval is within the margin: twice p of two one-sided t-tests."""
+    room = np.round(margin - np.abs(mean), DIGITS)
+    return np.where(seeds > 1, 2 * _beyond(_ratio(room, error), seeds), np.nan)
+
+
+def _ratio(effect: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Return `effect` in standard errors: infinite if all seeds agree, -infinite if there is no effect."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error > 0, effect / error, np.where(effect > 0, np.inf, -np.inf))
+
+
+def flipped_t(values: np.ndarray, flips: np.ndarray) -> np.ndarray:
     """Return the absolute value of Student's t for each flip of one comparison."""
     there = ~np.isnan(values)
     own = values[there]
@@ -243,15 +291,17 @@ def _flipped(values: np.ndarray, flips: np.ndarray) -> np.ndarray:
     return share * np.sqrt(max(len(own) - 1, 0) / np.maximum(1 - share**2, 1e-9))
 
 
-def _asymmetry(values: np.ndarray) -> float:
-    """Return p of the test that differences (seeds, comparisons) are symmetric around their means.
+def asymmetry(differences: Iterable[pd.Series]) -> float:
+    """Return p of the test that differences are symmetric around their means; NaN if there are too few seeds.
 
     The statistic is the mean squared skewness over comparisons. It is compared with its values when the signs
     of the deviations are flipped.
     """
-    if not values.shape[1]:
+    able = [each for each in differences if each.notna().sum() >= FEWEST_SEEDS]
+    if not able:
         return np.nan
-    flips = _flips(len(values))
+    values = aligned(able)
+    flips = sign_flips(len(values))
     total = np.zeros(len(flips))
     for column in values.T:
         own = ~np.isnan(column)
@@ -262,16 +312,15 @@ def _asymmetry(values: np.ndarray) -> float:
             mean = signs @ apart / seeds  # flipped deviations are centred again
             third = signs @ apart**3 - 3 * mean * square + 2 * seeds * mean**3
             total += np.round(third**2 / np.maximum(square - seeds * mean**2, 1e-12 * square) ** 3, DIGITS)
-    return _share(total[0], total)
+    return share_above(total[0], total)
 
 
-def _share(observed: float, flipped: np.ndarray) -> float:
+def share_above(observed: float, flipped: np.ndarray) -> float:
     """Return the share of flips that are at least as large as `observed`."""
     return float((flipped >= observed - 1e-9).mean())
 
 
-@cache
-def _flips(seeds: int) -> np.ndarray:
+def sign_flips(seeds: int) -> np.ndarray:
     """Return signs (flips, seeds); the first row flips nothing.
 
     The last seed keeps its sign, because flipping all seeds does not change the size of the mean. If a
@@ -285,14 +334,6 @@ def _flips(seeds: int) -> np.ndarray:
     return drawn
 
 
-def _two_one_sided(mean: np.ndarray, error: np.ndarray, seeds: np.ndarray, margin: float) -> np.ndarray:
-    """Return the larger p of two t-tests: difference below `margin`, and difference above -`margin`."""
-    room = np.round(margin - np.abs(mean), DIGITS)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.where(error > 0, room / error, np.where(room > 0, np.inf, -np.inf))
-    return np.where(seeds > 1, _beyond(t, seeds), 1.0)
-
-
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return the p values with Holm's correction."""
     array = np.asarray(p, dtype=float)
@@ -303,7 +344,7 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     return corrected
 
 
-def _quantile(probability: float, seeds: np.ndarray) -> np.ndarray:
+def _quantile(probability: float | np.ndarray, seeds: np.ndarray) -> np.ndarray:
     return scipy.special.stdtrit(np.maximum(seeds - 1, 1), probability)
 
 
@@ -312,33 +353,17 @@ def _beyond(t: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     return scipy.special.stdtr(np.maximum(seeds - 1, 1), -t)
 
 
-def _needed(
-    seeds: np.ndarray,
-    mean: np.ndarray,
-    deviation: np.ndarray,
-    margin: float,
-    level: np.ndarray,
-) -> np.ndarray:
-    """Return the number of seeds that would find such a difference, or show that it is within `margin`.
+def _needed(seeds: np.ndarray, effect: np.ndarray, deviation: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Return the number of seeds with which an interval excludes `effect`, with POWER.
 
     It is larger than `seeds`, and infinite above MOST_SEEDS.
     """
-    center, level = np.abs(mean), np.where(level > 0, level, DIFFERENT)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        off, inside = center / deviation, (margin - center) / deviation
-    needed = np.searchsorted(_to_find(ALIKE / max(1, len(mean))), -inside)  # the strictest of Holm's levels
-    for own in np.unique(level):
-        its, able = level == own, np.argmax(own > 2.0 ** (1 - COUNTS))
-        found = np.maximum(np.searchsorted(_to_find(own / 2), -off[its]), able)
-        needed[its] = np.minimum(needed[its], found)
-    counts = np.maximum(needed + COUNTS[0], np.maximum(seeds + 1, FEWEST_SEEDS))
-    return np.where(counts <= MOST_SEEDS, counts, np.inf)
-
-
-@cache
-def _to_find(level: float) -> np.ndarray:
-    """Return the negative effect size, in standard deviations, that is found with POWER, by number of seeds.
-
-    The sign makes it increase, as `searchsorted` requires.
-    """
-    return -(_quantile(1 - level, COUNTS) + _quantile(POWER, COUNTS)) / np.sqrt(COUNTS)
+    needed = np.full(len(seeds), np.inf)
+    size = _ratio(effect, deviation)
+    for level in np.unique(alpha):
+        # In standard deviations. The sign makes it increase, as `searchsorted` requires.
+        found = -(_quantile(1 - level / 2, COUNTS) + _quantile(POWER, COUNTS)) / np.sqrt(COUNTS)
+        its = alpha == level
+        counts = np.searchsorted(found, -size[its]) + COUNTS[0]
+        needed[its] = np.maximum(counts, np.maximum(seeds[its] + 1, FEWEST_SEEDS))
+    return np.where(needed <= MOST_SEEDS, needed, np.inf)

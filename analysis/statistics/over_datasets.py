@@ -23,7 +23,7 @@ from hagmeta.common.interval import student
 FEWEST_DATASETS, FEWEST_METHODS, MOST_METHODS = 3, 3, 40
 FEWEST_FOR_INTERVALS = 6
 SCALE = 400 / np.log(10)  # Elo's scale: a difference of 400 means odds of ten to one
-NEMENYI = 0.05  # not part of the report's error budget, because it is about graphs and not about seeds
+NEMENYI = 0.05
 WEAKEST = 1e-6  # penalty that only keeps the mean of all ratings at zero
 
 

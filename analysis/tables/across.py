@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,17 +19,16 @@ from analysis.data.results import Panel
 from analysis.designs.datasets import common_labels, oracles_of
 from analysis.designs.factorials import MOMENTS, Factorial
 from analysis.statistics.estimates import estimate, ranks_of
-from analysis.statistics.inference import AHEAD, BEHIND, EQUIVALENT, TOO_FEW, UNDECIDED, Difference
-from analysis.tables.cells import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of
+from analysis.statistics.inference import BETTER, EQUIVALENT, INCONCLUSIVE, TOO_FEW, WORSE, Difference
+from analysis.tables.cells import ABOUT_RANKS, BOLD, INTERVAL, difference_cell, estimate_cell, top_of, wide
 from analysis.tables.table import Cell, Table
 from analysis.words import a_look
 
 AGREEMENT = (
     "The last column lists the verdicts of each dataset's own table. Datasets that it does not name are "
-    "undecided or not tested. The agreement of datasets is counted, not tested."
+    "inconclusive or not tested. The agreement of datasets is counted, not tested."
 )
-OPEN = ("undecided on all", "not tested", "undecided or not tested")  # if no dataset has a verdict
-METHOD, EFFECT = ("ahead", "behind"), ("positive", "negative")  # words for a difference above and below zero
+OPEN = ("inconclusive on all", "not tested", "inconclusive or not tested")  # if no dataset has a verdict
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class Across:
 
     name: str
     found: Mapping[str, Difference]  # by dataset
-    signs: tuple[str, str] = METHOD
 
     def where(self, verdict: str) -> list[str]:
         """Return the datasets that have this `verdict`."""
@@ -52,9 +51,8 @@ class Across:
 
     @property
     def verdicts(self) -> dict[str, list[str]]:
-        """Return the datasets by verdict, in the words of `signs` and "equivalent"."""
-        words = zip((*self.signs, "equivalent"), (AHEAD, BEHIND, EQUIVALENT), strict=True)
-        return {word: there for word, verdict in words if (there := self.where(verdict))}
+        """Return the datasets by verdict."""
+        return {each: there for each in (BETTER, WORSE, EQUIVALENT) if (there := self.where(each))}
 
     @property
     def verdict(self) -> str:
@@ -68,8 +66,10 @@ class Across:
     @property
     def open(self) -> str:
         """Return one of `OPEN`."""
-        undecided, untested, both = OPEN
-        return undecided if self.everywhere(UNDECIDED) else untested if self.everywhere(TOO_FEW) else both
+        inconclusive, untested, both = OPEN
+        return (
+            inconclusive if self.everywhere(INCONCLUSIVE) else untested if self.everywhere(TOO_FEW) else both
+        )
 
 
 def compared_methods(analysis: Analysis) -> list[Across]:
@@ -96,7 +96,7 @@ def compared_effects(analysis: Analysis, moment: str) -> dict[str, list[Across]]
             effects = {dataset: told.effects_of(each, moment) for dataset, each in there.items()}
             shared = set.intersection(*map(set, effects.values()))
             names = [each for each in next(iter(effects.values())) if each in shared and " x " not in each]
-            compared[name] = [Across(e, {d: effects[d][e] for d in effects}, EFFECT) for e in names]
+            compared[name] = [Across(e, {d: effects[d][e] for d in effects}) for e in names]
     return compared
 
 
@@ -125,13 +125,15 @@ def _methods_table(analysis: Analysis, compared: list[Across]) -> Table:
     rows, numbers = [], []
     for label in sorted(common, key=lambda label: (label in oracles, means.get(label, 0.0))):
         cells = []
+        row: dict[str, Any] = {"configuration": label}
         for name in panels:
             found = estimate(last[name][label])
             rank = ranks[name].get(label, np.nan)
             cell = estimate_cell(found, best=label in tops[name])
             cells.append(cell if np.isnan(rank) else replace(cell, text=f"{cell.text} ({rank:.0f})"))
-            numbers.append({"configuration": label, "dataset": name, "rank": rank, **vars(found)})
+            row |= wide(name, found) | {f"{name} rank": rank}
         mean = means.get(label, np.nan)
+        numbers.append(row | {"mean rank": mean, "verdict": verdicts.get(label, "reference")})
         head = [Cell(label, label), *cells, Cell("", None) if np.isnan(mean) else Cell(f"{mean:.1f}", mean)]
         rows.append([*head, Cell(verdicts.get(label, "reference"), verdicts.get(label, ""))])
     everyone = pd.concat([panel.runs for panel in panels.values()])

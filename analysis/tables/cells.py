@@ -13,14 +13,17 @@ from analysis.statistics.estimates import (
     adjusted_means,
     ranks_of,
 )
-from analysis.statistics.inference import AHEAD, BEHIND, Difference
+from analysis.statistics.inference import BETTER, WORSE, Difference
 from analysis.tables.table import Cell
 from analysis.words import listed, p_value, points, verdict
 
 INTERVAL = "Values are means ± 95 % intervals over the seeds (Student's t), in percent."
-BOLD = "Bold marks the highest mean at the last session, and every configuration that it is not ahead of."
-ABOUT_RANKS = "Ranks and gaps use the means at the last session, adjusted for missing seeds."
-DIFFERENCES = "Differences are in points; an asterisk marks ahead or behind."
+BOLD = (
+    "Bold marks the first rank at the last session, and the next ranks down to the first one that is "
+    "significantly worse."
+)
+ABOUT_RANKS = "Ranks and gaps use the means at the last session."
+DIFFERENCES = "Differences are in points; an asterisk marks significant ones."
 LEAKS = "The released protocol leaks: it trains on the queries that it is scored on."
 
 
@@ -32,16 +35,21 @@ def by_rank(panel: Panel) -> list[str]:
 
 
 def top_of(panel: Panel, told: Comparisons) -> set[str]:
-    """Return the highest and all that it is not ahead of, or nothing if a pair was not tested."""
+    """Return the first ranks, down to the first one that is significantly worse than the best.
+
+    Return nothing if a pair with the best was not tested.
+    """
     best = best_of(panel)
-    tests = {label: told.pair(panel, best, label) for label in panel.rivals if label != best} if best else {}
-    if best is None or not all(test is not None and test.tested for test in tests.values()):
+    others = [label for label in by_rank(panel) if label in panel.rivals and label != best]
+    tests = [told.pair(panel, best, label) if best else None for label in others]
+    if best is None or not all(test is not None and test.tested for test in tests):
         return set()
-    return {best, *(label for label, test in tests.items() if test is not None and test.verdict != AHEAD)}
+    worse = [test is not None and test.verdict == BETTER for test in tests]
+    return {best, *others[: worse.index(True) if True in worse else len(others)]}
 
 
 def difference_cell(difference: Difference | None, *, p: bool = False) -> Cell:
-    """Return "+1.2 [+0.8, +1.6]" in points, with an asterisk if the verdict is ahead or behind."""
+    """Return "+1.2 [+0.8, +1.6]" in points, with an asterisk if it is significant."""
     if difference is None:
         return Cell("reference", 0.0)
     if np.isnan(difference.mean):
@@ -79,16 +87,24 @@ def numbers_of(
     tests: dict[str, Difference],
     ranks: pd.Series | None = None,
 ) -> pd.DataFrame:
-    """Return the numbers behind the cells: a row per configuration and column."""
-    hashes = panel.runs.drop_duplicates("label").set_index("label")["config_hash"]
+    """Return the numbers of the cells, with one row per configuration, in the order of the page."""
+    first = panel.runs.drop_duplicates("label").set_index("label")
     rows = []
     for label in by_rank(panel):
-        who = {"configuration": label, "config_hash": hashes[label]}
-        who |= {} if ranks is None else {"rank": ranks.get(label)}
-        rows += [{**who, "column": name, **vars(found[label])} for name, found in columns.items()]
+        row = {"configuration": label, **first.loc[label, ["method", "dataset", "config_hash"]]}
+        row["seeds"] = panel.counts[label]
+        row |= {} if ranks is None else {"rank": ranks.get(label)}
+        for name, found in columns.items():
+            row |= wide(name, found[label])
         if label in tests:
-            rows.append({**who, "column": "last minus reference", **tests[label].told})
+            row |= {"minus": panel.reference, **tests[label].told}
+        rows.append(row)
     return pd.DataFrame(rows)
+
+
+def wide(name: str, found: Estimate) -> dict[str, float]:
+    """Return a mean and the limits of its interval as three columns of a CSV file."""
+    return {name: found.mean, f"{name} low": found.low, f"{name} high": found.high}
 
 
 def notes_of(panel: Panel, told: Comparisons) -> list[str]:
@@ -96,8 +112,9 @@ def notes_of(panel: Panel, told: Comparisons) -> list[str]:
     notes = []
     if len(set(panel.counts.values())) > 1:
         notes.append(
-            "The rows have different numbers of seeds. Ranks adjust for that, and differences use the seeds "
-            "that both rows have."
+            "The rows have different numbers of seeds. Ranks and gaps use means of a fit with one effect per "
+            "seed and one per configuration, so that a row does not gain from missing difficult seeds. "
+            "Differences use the seeds that both rows have."
         )
     if unranked := sorted(
         label for label, rank in ranks_of(panel.by_seed("last")[panel.rivals]).items() if rank != rank
@@ -117,9 +134,9 @@ def oracle_words(panel: Panel, told: Comparisons) -> dict[str, str]:
 
 
 def exceeded(panel: Panel, told: Comparisons) -> list[str]:
-    """Return the oracles that another configuration is ahead of."""
+    """Return the oracles that another configuration is significantly better than."""
     rivals = {oracle: told.against(panel, oracle).values() for oracle in sorted(panel.oracles)}
-    return [name for name, found in rivals.items() if any(each.verdict == AHEAD for each in found)]
+    return [name for name, found in rivals.items() if any(each.verdict == BETTER for each in found)]
 
 
 def _bound_words(panel: Panel, told: Comparisons, oracle: str) -> str:
@@ -128,13 +145,15 @@ def _bound_words(panel: Panel, told: Comparisons, oracle: str) -> str:
         label: each for label, each in told.against(panel, oracle).items() if label not in panel.oracles
     }
     above = [
-        f"{label} ({points(each, unit=' points')})" for label, each in rivals.items() if each.verdict == AHEAD
+        f"{label} ({points(each, unit=' points')})"
+        for label, each in rivals.items()
+        if each.verdict == BETTER
     ]
     if above:
-        return f"{given} It is not an upper bound here. Ahead of it: {', '.join(above)}."
+        return f"{given} It is not an upper bound here. Significantly better: {', '.join(above)}."
     if not rivals:
         return f"{given} It is not ranked."
-    open_ones = [label for label, each in rivals.items() if each.verdict != BEHIND]
+    open_ones = [label for label, each in rivals.items() if each.verdict != WORSE]
     if open_ones:
-        return f"{given} It is not ranked. It is not shown to be ahead of {listed(open_ones)}."
+        return f"{given} It is not ranked. It is not significantly better than {listed(open_ones)}."
     return f"{given} It is an upper bound and is not ranked."

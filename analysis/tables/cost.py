@@ -30,9 +30,10 @@ PRETRAINING = (
 WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")
 IN_COLUMNS = (*WHERE, "sessions")  # shown in columns or implied by N; other settings are named after N and K
 ABOUT = (
-    "Seconds are the share of one seed in the time of its pack, averaged over the seeds. Pre-training from "
-    "a cache counts with the time of the run that computed it. Compilation and warm-up count in the phase in "
-    "which they ran. Runs at the same time share a machine, so only large differences are meaningful."
+    "Seconds are the share of one seed in the time of the seeds that ran at once, averaged over the seeds. "
+    "Pre-training from a cache counts with the time of the run that computed it. Compilation and warm-up "
+    "count in the phase in which they ran. Runs at the same time share a machine, so only large differences "
+    "are meaningful."
 )
 
 
@@ -56,15 +57,37 @@ def front(seconds: pd.Series, accuracy: pd.Series) -> list[str]:
 
 
 def machine(panel: Panel) -> str:
-    """Return the devices and pack sizes of the runs in `panel`."""
+    """Return the devices and numbers of seeds at once of the runs in `panel`."""
     devices = ", ".join(str(each) for each in panel.runs["device"].dropna().unique())
     packs = sorted(panel.runs["seeds_in_pack"].dropna().astype(int).unique())
-    return f"{devices}, {'/'.join(map(str, packs))} seeds per pack"
+    return f"{devices}, {'/'.join(map(str, packs))} seeds at once"
+
+
+def _parameters(runs: pd.DataFrame) -> Cell:
+    number = runs["trained_parameters"].max()
+    return Cell("" if np.isnan(number) else f"{number:,.0f}", number)
+
+
+def _energy(runs: pd.DataFrame) -> Cell:
+    """Return the mean energy of trials that had a GPU of their own, or the share of those that had not."""
+    alone = runs["gpu_share"] >= 1
+    joules = runs["gpu_joules"].where(alone).mean()
+    if not alone.any() and runs["gpu_joules"].notna().any():
+        return Cell(f"shared ({runs['gpu_share'].max():.3g} GPU)", joules)
+    return Cell("" if np.isnan(joules) else f"{joules:,.0f}", joules)
+
+
+EXTRAS = {"trained_parameters": _parameters, "gpu_joules": _energy}  # columns that only some records have
+ENERGY = (
+    "Joules are those of the whole GPU during a trial, for all seeds that ran at once, without pre-training "
+    "from a cache. Trials that share a GPU have none of their own; their share is shown instead."
+)
 
 
 def cost_table(results: Results) -> Table:
-    """Return seconds and memory per run."""
+    """Return seconds and memory per run, and trained parameters and energy if records have them."""
     charged_runs = charged(results.runs)
+    extras = {name: cell for name, cell in EXTRAS.items() if charged_runs[name].notna().any()}
     phases = [name for name in charged_runs if name.startswith("seconds_")]
     others = [key for key in results.varied() if key in results.task and key not in IN_COLUMNS]
     others += ["sessions"] * results.sessions_apart
@@ -77,12 +100,14 @@ def cost_table(results: Results) -> Table:
         shape = ", ".join([f"{n_way}-way {k_shot}-shot", *told])
         words = [str(label), str(dataset), str(protocol), shape, str(device)]
         packs = "/".join(str(size) for size in sorted(runs["seeds_in_pack"].dropna().astype(int).unique()))
+        more = {name: cell(runs) for name, cell in extras.items()}
         rows.append(
             [
                 *(Cell(word, word, leaks=word == protocol and bool(runs["leaks"].any())) for word in words),
                 Cell(packs, packs),
                 *(Cell("" if np.isnan(value) else f"{value:.2f}", value) for value in seconds),
                 Cell("" if pd.isna(memory) else f"{memory / 2**20:,.0f}", float(memory)),
+                *more.values(),
             ]
         )
         keys = (
@@ -96,19 +121,27 @@ def cost_table(results: Results) -> Table:
             "seconds",
         )
         numbers.append(
-            dict(zip(keys, [*words, packs, *seconds], strict=True)) | {"peak_memory_bytes": memory}
+            dict(zip(keys, [*words, packs, *seconds], strict=True))
+            | {"peak_memory_bytes": memory}
+            | {name: cell.value for name, cell in more.items()}
         )
     names = [name.removeprefix("seconds_") for name in phases]
-    head = ["configuration", "dataset", "protocol", "setting", "device", "pack"]
+    head = ["configuration", "dataset", "protocol", "setting", "device", "seeds at once"]
     return Table(
         name="cost",
         section="cost",
         title="Cost per run",
         caption=(
-            f"{ABOUT} Memory is the peak of the process in MiB, for the whole pack. It is GPU memory if a "
-            "GPU was used."
+            f"{ABOUT} Memory is the peak of the process in MiB, for all seeds that ran at once. It is GPU "
+            "memory if a GPU was used." + f" {ENERGY}" * ("gpu_joules" in extras)
         ),
-        columns=[*head, *names, "seconds", "memory"],
+        columns=[
+            *head,
+            *names,
+            "seconds",
+            "memory",
+            *(name.removeprefix("gpu_").replace("_", " ") for name in extras),
+        ],
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=bool(results.runs["leaks"].any()),

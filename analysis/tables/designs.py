@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.comparisons import Analysis, Comparisons
 from analysis.data.labels import readable, slug, transductive_words
 from analysis.data.results import Panel
-from analysis.designs.factorials import MOMENTS, Factorial, place
+from analysis.designs.factorials import MOMENTS, Factorial
 from analysis.designs.rankings import Ranking
 from analysis.statistics.estimates import (
     estimate,
@@ -27,6 +29,7 @@ from analysis.tables.cells import (
     numbers_of,
     seed_count,
     verdict_cell,
+    wide,
 )
 from analysis.tables.table import Cell, Table
 from analysis.words import a_look, listed
@@ -43,21 +46,18 @@ def ablation_table(factorial: Factorial, told: Comparisons) -> Table:
         "PD": estimates(panel.by_seed("pd")),
         "RPD": estimates(panel.by_seed("rpd")),
     }
-    switches = panel.runs.drop_duplicates("label").set_index("label")[factorial.factors]
-    order = sorted(panel.labels, key=lambda label: [-place(level) for level in switches.loc[label]])
+    levels = panel.runs.drop_duplicates("label").set_index("label")[factorial.factors].astype(object)
+    order = sorted(panel.labels, key=lambda label: [-each for each in factorial.places(levels.loc[label])])
     rows = [
-        [*(_level_cell(level) for level in switches.loc[label]), seed_count(panel, label)]
+        [*(_level_cell(level) for level in levels.loc[label]), seed_count(panel, label)]
         + [estimate_cell(found[label]) for found in columns.values()]
         for label in order
     ]
     return Table(
         name=f"ablation-{factorial.slug}",
         section="ablation",
-        title=f"With and without {listed(factorial.names)}: {factorial.title}",
-        caption=(
-            f"{INTERVAL} PD is in points. The reference row has all parts switched on. The rows are not "
-            "tested; the next table tests the effects."
-        ),
+        title=f"Every combination of {listed(factorial.names)}: {factorial.title}",
+        caption=(f"{INTERVAL} PD is in points. The rows are not tested; the next table tests the effects."),
         columns=[*factorial.names, "seeds", *columns],
         rows=rows,
         numbers=numbers_of(panel, columns, {}),
@@ -98,9 +98,10 @@ def effects_table(factorial: Factorial, told: Comparisons) -> Table:
         section="ablation",
         title=f"Effects and interactions: {factorial.title}",
         caption=(
-            "Effects are in points of accuracy. A main effect is the mean with the part on minus the mean "
-            "with it off, over all states of the other parts. An interaction is half the change that one "
-            f"part makes to the effect of another. {told.effects.words}{detects}{factorial.about_training}"
+            "Effects are in points of accuracy, over all values of the other settings. The effect of a part "
+            "is the mean with it on minus the mean with it off. An interaction is half the change that one "
+            f"setting makes to the effect of another. {told.effects[factorial.title, 'last'].words}{detects}"
+            f"{factorial.about}"
         ),
         columns=["effect", *(column for when in MOMENTS.values() for column in (when, "verdict"))],
         rows=rows,
@@ -125,12 +126,16 @@ def sensitivity_table(analysis: Analysis, panel: Panel) -> Table:
             name = readable(value) + (" (reference)" if value == centre else "")
             head = [Cell(key, key), Cell(name, sort_key(value)[1] or str(value)), estimate_cell(found)]
             rows.append([*head, difference_cell(test), verdict_cell(test)])
-            numbers.append({"setting": key, "value": readable(value), **vars(found)})
+            numbers.append(
+                {"setting": key, "value": readable(value), "configuration": label, "seeds": found.seeds}
+                | wide("last session", found)
+                | (test.told if test else {})
+            )
     return Table(
         name=f"sensitivity-{panel.slug}",
         section="hyperparameters",
         title=f"One setting at a time, around the reference: {panel.title}",
-        caption=f"Accuracy at the last session. {INTERVAL} {DIFFERENCES} {told.pairs.words}",
+        caption=f"Accuracy at the last session. {INTERVAL} {DIFFERENCES} {told.reference_words}",
         columns=["setting", "value", "last session", "minus reference", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
@@ -150,10 +155,10 @@ def settings_tables(analysis: Analysis) -> Iterator[Table]:
             head = [Cell(str(label), str(label)), *(Cell(str(n), float(n)) for n in (n_way, k_shot))]
             seeds = int(group["seed"].nunique())
             rows.append([*head, Cell(str(seeds), seeds), *(estimate_cell(each) for each in found)])
-            numbers += [
-                {"configuration": label, "n_way": n_way, "k_shot": k_shot, "measure": name, **vars(each)}
-                for name, each in zip(columns, found, strict=True)
-            ]
+            row = {"configuration": label, "n_way": n_way, "k_shot": k_shot, "seeds": seeds}
+            for name, each in zip(columns, found, strict=True):
+                row |= wide(name, each)
+            numbers.append(row)
         yield Table(
             name=slug("settings", where),
             section="settings",
@@ -168,6 +173,37 @@ def settings_tables(analysis: Analysis) -> Iterator[Table]:
             notes=[*([LEAKS] if runs["leaks"].any() else []), *transductive_words(runs)],
             leaks=bool(runs["leaks"].any()),
         )
+
+
+def shots_tables(analysis: Analysis) -> Iterator[Table]:
+    """Yield tables of what more labels gain: each configuration with the largest and the smallest K."""
+    tests = analysis.comparisons.shots
+    for where, runs in analysis.grids:
+        rows, numbers = [], []
+        for place, label, n_way, few, many, _ in analysis.shots:
+            if place != where:
+                continue
+            test = tests[where, label, n_way]
+            head = [Cell(label, label), Cell(str(n_way), n_way), Cell(f"{many} minus {few}", many - few)]
+            rows.append([*head, difference_cell(test), verdict_cell(test)])
+            row = {"configuration": label, "n_way": n_way, "k_shot": many, "minus_k_shot": few}
+            numbers.append(row | test.told)
+        if rows:
+            yield Table(
+                name=slug("shots", where),
+                section="settings",
+                title=f"What more labels gain: {where}",
+                caption=(
+                    "Each configuration with the largest K minus itself with the smallest K. "
+                    f"{DIFFERENCES} {tests.words}"
+                ),
+                columns=["configuration", "N", "K", "difference", "verdict"],
+                rows=rows,
+                numbers=pd.DataFrame(numbers),
+                notes=[*([LEAKS] if runs["leaks"].any() else []), *transductive_words(runs)],
+                leaks=bool(runs["leaks"].any()),
+                badge=a_look(max(test.seeds for test in tests.of(where).values())),
+            )
 
 
 def protocol_tables(analysis: Analysis) -> Iterator[Table]:
@@ -200,8 +236,10 @@ def protocol_tables(analysis: Analysis) -> Iterator[Table]:
     )
 
 
-def _level_cell(level: bool | str) -> Cell:
-    return Cell(level, level) if isinstance(level, str) else Cell("yes" if level else "", float(level))
+def _level_cell(level: Any) -> Cell:
+    if isinstance(level, (bool, np.bool_)):
+        return Cell("yes" if level else "", float(level))
+    return Cell(readable(level), level)
 
 
 CHANCE = "Ranks of means are not tested. Methods with close means can swap ranks by chance."
@@ -219,14 +257,16 @@ def rank_tables(analysis: Analysis) -> Iterator[Table]:
         for method, table in ranking.scores.items():
             name = ranking.titles[method]
             cells = []
+            row: dict[str, Any] = {"method": method}
             for value in ranking.values:
                 found, rank = estimate(table[value]), ranks[value].get(method)
                 cells.append(estimate_cell(found, best=several and rank == 1))
                 cells += [Cell("" if rank is None else str(rank), rank)] * several
-                numbers.append({"method": method, "value": value, "rank": rank, **vars(found)})
+                row |= wide(f"{ranking.setting} {value}", found) | {f"rank {value}": rank}
             for value in rest:
                 cells += [show(changes[value][method]) for show in (difference_cell, verdict_cell)]
-                numbers.append({"method": method, "value": value, **changes[value][method].told})
+                row |= {f"{value}: {name}": each for name, each in changes[value][method].told.items()}
+            numbers.append(row)
             rows.append([Cell(name, name), *cells])
         values = [[f"{ranking.setting} {value}", *["rank"] * several] for value in ranking.values]
         question = f"Does the order of methods depend on {ranking.setting}?"

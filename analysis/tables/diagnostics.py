@@ -62,7 +62,7 @@ def _points(found: Estimate) -> Cell:
 
 
 EQUAL = "equal weights"
-MEASURES = {"NLA's entropy": "nla_entropy", "TLA's base share": "tla_base_share"}
+MEASURES = {"NLA's entropy": "nla_entropy", "TLA's weight on the base task": "tla_base_share"}
 
 
 def attention_table(panel: Panel) -> Table | None:
@@ -95,7 +95,7 @@ def attention_table(panel: Panel) -> Table | None:
             f"Values are means over {seeds} per configuration, in evaluation mode after the steps of a "
             "session. NLA's entropy is the entropy of the weights of a class's support nodes, divided by the "
             "entropy of equal weights. It is averaged over the classes with support nodes: 1 is a plain "
-            "mean, 0 a single node. TLA's base share is the share of the base task in the weights of all "
+            "mean, 0 a single node. TLA's weight on the base task is a share of the weights of all "
             "tasks. With equal weights it is 1 / number of tasks."
         ),
         columns=["measure", "configuration", *map(str, sessions)],

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.comparisons import Analysis
 from analysis.data.labels import slug, transductive_words
 from analysis.statistics.estimates import estimate
-from analysis.statistics.inference import AHEAD, BEHIND, TOO_FEW, Difference, Family
+from analysis.statistics.inference import BETTER, TOO_FEW, WORSE, Difference, Family
 from analysis.tables.cells import INTERVAL, difference_cell, estimate_cell
 from analysis.tables.table import Cell, Table
 from analysis.words import a_look
@@ -43,17 +43,17 @@ class Margin:
 
     @property
     def verdict(self) -> str:
-        """Return AHEAD of all, BEHIND at least one, TOO_FEW, or an empty string."""
+        """Return BETTER than all, WORSE than at least one, TOO_FEW, or an empty string."""
         verdicts = [each.verdict for each in self.tests.values()]
-        if self.behind:
-            return BEHIND
-        if all(verdict == AHEAD for verdict in verdicts):
-            return AHEAD
+        if self.worse_than:
+            return WORSE
+        if all(verdict == BETTER for verdict in verdicts):
+            return BETTER
         return TOO_FEW if TOO_FEW in verdicts else ""
 
     @property
-    def behind(self) -> list[str]:
-        return [label for label, each in self.tests.items() if each.verdict == BEHIND]
+    def worse_than(self) -> list[str]:
+        return [label for label, each in self.tests.items() if each.verdict == WORSE]
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,12 @@ def margin_tables(analysis: Analysis) -> Iterator[Table]:
     for found in margins(analysis):
         rows, numbers = [], []
         for cell in found.cells:
-            told = {AHEAD: "ahead of all", BEHIND: f"behind {', '.join(cell.behind)}", TOO_FEW: TOO_FEW}
-            verdict = told.get(cell.verdict, "not ahead of all")
+            told = {
+                BETTER: f"{BETTER} than all",
+                WORSE: f"{WORSE} than {', '.join(cell.worse_than)}",
+                TOO_FEW: TOO_FEW,
+            }
+            verdict = told.get(cell.verdict, "not better than all")
             shape = [Cell(str(value), value) for value in (cell.n_way, cell.k_shot)]
             both = [estimate_cell(estimate(series)) for series in (cell.own, cell.others[cell.rival])]
             lead = difference_cell(cell.lead)

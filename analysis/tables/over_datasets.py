@@ -10,8 +10,8 @@ import scipy.stats
 
 from analysis.comparisons import Analysis
 from analysis.data.labels import transductive_words
-from analysis.statistics.estimates import Estimate, estimate
-from analysis.statistics.inference import AHEAD, BEHIND, DIGITS, holm
+from analysis.statistics.estimates import HALVES, Estimate, estimate, times_first
+from analysis.statistics.inference import BETTER, DIGITS, INCONCLUSIVE, WORSE, holm
 from analysis.statistics.over_datasets import (
     FEWEST_DATASETS,
     FEWEST_FOR_INTERVALS,
@@ -52,7 +52,7 @@ def rating_table(analysis: Analysis) -> Table | None:
     rows, numbers = [], []
     for place, method in enumerate(ranks.sort_values().index):
         over = found.improvement.loc[method, reference]
-        verdict = "best" if method == best else "separated" if method in apart else "not separated"
+        verdict = "best" if method == best else WORSE if method in apart else INCONCLUSIVE
         above = "reference" if method == reference else "" if np.isnan(over) else f"{100 * over:.0f} %"
         rows.append(
             [
@@ -82,8 +82,9 @@ def rating_table(analysis: Analysis) -> Table | None:
             f"All columns use {found.metric} at the last session. Mean ranks and win rates use means over "
             'seeds. The win rate is how often a method is above another one on a dataset. "From the best" '
             f"is Nemenyi's test of mean ranks at 5 % (critical difference {found.critical_difference:.1f}). "
-            f"{friedman_words(found)} {rating_words(found)} The last column is how often a method is above "
-            f"{reference} with the same seed, averaged over datasets."
+            f"In {times_first(-found.ranks)} of {HALVES} random halves of the datasets, {best} has the best "
+            f"mean rank. {friedman_words(found)} {rating_words(found)} The last column is how often a method "
+            f"is above {reference} with the same seed, averaged over datasets."
         ),
         columns=["method", "mean rank", "from the best", "win rate", "rating", f"above {reference}"],
         rows=rows,
@@ -121,8 +122,7 @@ def _rating_words(found: OverDatasets, method: str) -> str:
 
 
 FEWEST_FOR_TESTS = 6
-SIGNIFICANT = 0.05  # not part of the report's error budget, because it is about graphs and not about seeds
-OPEN = "not separated"
+SIGNIFICANT = 0.05  # of a family of tests over graphs
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class Paired:
 
     @property
     def verdict(self) -> str:
-        """Return AHEAD or BEHIND of the control, or OPEN."""
+        """Return BETTER or WORSE than the control, or INCONCLUSIVE."""
         if self.corrected >= SIGNIFICANT:
-            return OPEN
-        return AHEAD if self.ranks > 0 else BEHIND
+            return INCONCLUSIVE
+        return BETTER if self.ranks > 0 else WORSE
 
 
 def paired_tests(found: OverDatasets) -> list[Paired]:
@@ -213,7 +213,7 @@ def control_table(analysis: Analysis) -> Table | None:
             f"Each dataset counts once, by its mean over seeds of {found.metric} at the last session. "
             f"Differences are a method minus {control}, in points, with Student's 95 % intervals over "
             "datasets, not corrected. p is of Wilcoxon's exact signed-rank test (two-sided). "
-            f'"Ahead" and "behind" mean a p below {SIGNIFICANT:g} with Holm\'s correction for {len(tests)} '
+            f"A verdict needs a p below {SIGNIFICANT:g} with Holm's correction for {len(tests)} "
             f"comparisons. {limit_words(found)}"
         ).strip(),
         columns=["method", f"minus {control}", "datasets above, below", "p", "corrected p", "verdict"],

@@ -12,11 +12,13 @@ from analysis.comparisons import Analysis, Comparisons
 from analysis.data.reading import last_and_average
 from analysis.data.results import PER_RUN, Panel
 from analysis.statistics.estimates import (
+    HALVES,
     Estimate,
     adjusted_means,
     estimates,
     rank_correlation,
     ranks_of,
+    times_first,
 )
 from analysis.tables.cells import (
     ABOUT_RANKS,
@@ -39,9 +41,10 @@ from analysis.tables.designs import (
     protocol_tables,
     sensitivity_table,
     settings_tables,
+    shots_tables,
 )
 from analysis.tables.diagnostics import ages_table, attention_table
-from analysis.tables.searches import search_tables
+from analysis.tables.searches import search_tables, tuning_table
 from analysis.tables.table import Cell, Table
 from analysis.words import listed
 from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS, MetricDeclaration
@@ -50,15 +53,15 @@ AT_THE_LAST_SESSION = {each.title: each.name for each in BUILT_IN if each.shown 
 OVER_ALL_SESSIONS = {each.title: each.name for each in BUILT_IN if each.name in PER_RUN}
 TOLD_AT_THE_LAST_SESSION = {each.title: each.name for each in DIAGNOSTICS if each.shown}
 LOW_IS_GOOD = [each.title for each in (*BUILT_IN, *DIAGNOSTICS) if not each.higher_is_better]
+ABOUT_SIDES = "base and novel are accuracies at the last session, on classes of session 0 and on later ones."
 CALIBRATION = "calibration error"
 ABOUT_CALIBRATION = (
     " Calibration error is the mean gap between the confidence and the accuracy of predictions, over bins of "
     "confidence (lower is better)."
 )
-TEMPERED = "calibration error, tempered"
+TEMPERED = "calibration error after temperature scaling"
 ABOUT_TEMPERED = (
-    " The tempered one uses a temperature per run, fitted to validation nodes of the classes known at "
-    "session 0."
+    " Temperature scaling fits one temperature per run to validation nodes of the classes known at session 0."
 )
 
 
@@ -80,8 +83,11 @@ def make_tables(analysis: Analysis) -> Iterator[Table]:
             yield sensitivity_table(analysis, panel)
         if table := attention_table(panel):
             yield table
+    if gains := tuning_table(analysis):
+        yield gains
     yield from search_tables(results.searches)
     yield from settings_tables(analysis)
+    yield from shots_tables(analysis)
     yield from protocol_tables(analysis)
     yield cost_table(results)
 
@@ -89,6 +95,8 @@ def make_tables(analysis: Analysis) -> Iterator[Table]:
 def summary_table(panel: Panel, told: Comparisons) -> Table:
     """Return accuracies, ranks and differences from the reference, the highest row first."""
     columns = {moment: estimates(panel.by_seed(moment)) for moment in ("first", "average", "last")}
+    end = int(panel.sessions["session"].max())
+    sides = {name: estimates(panel.by_seed(f"{name}_score", end)) for name in ("base", "novel") if end}
     tests = told.against(panel, panel.reference)
     top, ordered = top_of(panel, told), by_rank(panel)
     means = adjusted_means(panel.by_seed("last")[panel.rivals])
@@ -99,14 +107,16 @@ def summary_table(panel: Panel, told: Comparisons) -> Table:
     for label in ordered:
         cells = [estimate_cell(found[label]) for found in columns.values()]
         cells[-1] = replace(cells[-1], best=label in top)
+        cells += [_mean_cell(found[label].mean) for found in sides.values()]
         if ranked:
             cells += [_rank_cell(ranks.get(label, np.nan)), _gap_cell(gaps.get(label, np.nan))]
         tested = [difference_cell(tests.get(label)), verdict_cell(tests.get(label))] if tests else []
         rows.append([Cell(label, label), seed_count(panel, label), *cells, *tested])
     about = [
         INTERVAL,
+        *([ABOUT_SIDES] if sides else []),
         *([ABOUT_RANKS] if ranked else []),
-        *([f"{DIFFERENCES} {told.pairs.words}"] if tests else []),
+        *([f"{DIFFERENCES} {told.reference_words}"] if tests else []),
         *([BOLD] if top else []),
     ]
     found = Table(
@@ -115,19 +125,29 @@ def summary_table(panel: Panel, told: Comparisons) -> Table:
         title=f"First session, average and last session: {panel.title}",
         caption=" ".join(about),
         columns=[
-            *("configuration", "seeds", *columns),
+            *("configuration", "seeds", *columns, *sides),
             *(["rank", "gap to best"] if ranked else []),
             *(["last minus reference", "verdict"] if tests else []),
         ],
         rows=rows,
-        numbers=numbers_of(panel, columns, tests, ranks),
-        notes=notes_of(panel, told),
+        numbers=numbers_of(panel, columns | sides, tests, ranks),
+        notes=[*_stability(panel), *notes_of(panel, told)],
         reference=ordered.index(panel.reference) if tests else None,
         leaks=panel.leaks,
         badge=panel.badge,
-        extra=("seeds", "first", "average", "gap to best", "last minus reference"),
+        extra=("seeds", "first", "average", *sides, "gap to best", "last minus reference"),
     )
     return replace(found, paper=_for_paper(found, bool(tests)))
+
+
+def _stability(panel: Panel) -> list[str]:
+    """Return how often the first rank stays the same in random halves of the seeds."""
+    last = panel.by_seed("last")[panel.rivals]
+    if len(panel.rivals) < 2 or panel.badge or ranks_of(last).isna().any():
+        return []
+    return [
+        f"In {times_first(last)} of {HALVES} random halves of the seeds, {by_rank(panel)[0]} ranks first."
+    ]
 
 
 def _for_paper(table: Table, tested: bool) -> Table:

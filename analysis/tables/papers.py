@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ WHAT = ("first", "last", "PD", "RPD")
 MEASURES = {"first": "0", "last": "last", "pd": "PD", "rpd": "RPD"}
 
 
-@cache
 def read_published() -> pd.DataFrame:
     """Return the paper's Tables 2 and 3 in percent; `session` is 0 to 9, PD or RPD.
 
@@ -132,7 +130,6 @@ HEADS = {"pd": "PD", "labels": "labels per new class"}
 COLUMNS = ("system", "from", *COLUMNS_OF_PAPERS, "labels", "comparable", "why")
 
 
-@cache
 def read_followers() -> pd.DataFrame:
     """Return the numbers of later papers in percent, a row per dataset, setting and system.
 

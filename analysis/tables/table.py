@@ -70,7 +70,7 @@ def to_markdown(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     """Return a LaTeX float that needs booktabs and graphicx; wide tables span both columns."""
-    rows = [[_shown(cell, escape_latex, r"\textbf{{{}}}") for cell in row] for row in table.rows]
+    rows = [[_shown(cell, _latex_cell, r"\textbf{{{}}}") for cell in row] for row in table.rows]
     header = [escape_latex(name) for name in table.columns]
     alignment = "".join("r" if _is_number(table, index) else "l" for index in range(len(header)))
     caption = escape_latex(" ".join([f"{table.title}.", *_below(table)]))
@@ -109,6 +109,11 @@ def escape_latex(text: str) -> str:
     signs |= {"±": r"$\pm$", "†": r"\dag{}", "<": r"$<$", ">": r"$>$"}
     escaped = "".join(signs.get(sign, sign) for sign in text)
     return re.sub(r'"([^"]*)"', r"``\1''", escaped)
+
+
+def _latex_cell(text: str) -> str:
+    """Return `text` with LaTeX escapes, and with minus signs in place of hyphens before numbers."""
+    return re.sub(r"(?<!\w)-(?=\d)", "$-$", escape_latex(text))
 
 
 def _escape_markdown(text: str) -> str:

@@ -68,7 +68,7 @@ def _ends(panel: Panel, label: str) -> pd.Series:
 
 
 def _ranked(page: Page, panel: Panel) -> None:
-    """Rows are in the order of their ranks, and bold are the first and all that it is not ahead of."""
+    """Rows are in the order of their ranks, and bold are the first ones, down to a significant difference."""
     table = page.table("summary", panel.title)
     counts = sorted((len(_ends(panel, label)) for label in panel.labels), reverse=True)
     if "rank" not in table.columns:
@@ -85,7 +85,9 @@ def _ranked(page: Page, panel: Panel) -> None:
         best = table.rows[0][0].text
         tests = {label: page.comparisons.pair(panel, best, label) for label in panel.rivals if label != best}
         assert not table.badge and all(test and test.tested for test in tests.values())
-        assert bold == {best, *(label for label, test in tests.items() if test and test.verdict != "ahead")}
+        ordered = [row[0].text for row in table.rows[1:] if row[0].text in tests]
+        worse = [label for label in ordered if tests[label].verdict == "significantly better"]
+        assert bold == {best, *(ordered[: ordered.index(worse[0])] if worse else ordered)}
 
 
 def _column(table: Table, name: str) -> dict[str, Cell]:
@@ -134,7 +136,10 @@ def _interactions(page: Page, values: Values) -> None:
     rows = {row[0].text: row for row in table.rows}
     for name in values["names"]:
         same = rows[name][place].text.removeprefix("same as ")
-        assert rows[same if same in rows else name][place + 1].value in ("ahead", "behind")
+        assert rows[same if same in rows else name][place + 1].value in (
+            "significantly better",
+            "significantly worse",
+        )
 
 
 def _across(page: Page, values: Values) -> None:
@@ -147,7 +152,7 @@ def _across(page: Page, values: Values) -> None:
         own = {panel.dataset: page.table("summary", panel.title) for panel in page.by_dataset.values()}
         for label, told in values["verdicts"].items():
             words = {name: _column(each, "verdict")[label].value for name, each in own.items()}
-            for word in ("ahead", "behind", "equivalent"):
+            for word in ("significantly better", "significantly worse", "equivalent"):
                 there = [name for name, each in words.items() if each == word]
                 expected = f"{word} on {'all' if len(there) == len(words) else ', '.join(there)}"
                 assert (expected in told.split("; ")) == bool(there), (label, words, told)
@@ -157,7 +162,9 @@ def _ranks(page: Page, values: Values) -> None:
     table = page.table("over-datasets")
     verdicts = {row[0].text: row[2].text for row in table.rows}
     assert table.rows[0][0].text in values["best"] and np.isclose(table.rows[0][1].value, values["rank"])
-    assert set(values["apart"]) == {label for label, verdict in verdicts.items() if verdict == "separated"}
+    assert set(values["apart"]) == {
+        label for label, verdict in verdicts.items() if verdict == "significantly worse"
+    }
 
 
 def _control(page: Page, values: Values) -> None:
@@ -170,8 +177,11 @@ def _margins(page: Page, values: Values) -> None:
     table = page.table("margins", f"Margins of {values['method']}: {values['where']}")
     leads = sorted(row[5].value for row in table.rows if row[5].value is not None)
     assert np.allclose(leads, values["leads"])
-    words = {"ahead": "ahead of all", "": "not ahead of all"}
-    shown = Counter("behind" if row[-1].text.startswith("behind ") else row[-1].text for row in table.rows)
+    words = {"significantly better": "significantly better than all", "": "not better than all"}
+    shown = Counter(
+        "significantly worse" if row[-1].text.startswith("significantly worse") else row[-1].text
+        for row in table.rows
+    )
     if leads:
         assert shown == {words.get(verdict, verdict): n for verdict, n in values["verdicts"].items()}
 
@@ -189,11 +199,24 @@ def _shots(page: Page, values: Values) -> None:
         for row in page.table("settings", f"N-way K-shot: {values['where']}").rows
         if row[0].text == values["configuration"] and row[1].value == values["n_way"]
     ]
+    (gain,) = (
+        row
+        for row in page.table("shots", f"What more labels gain: {values['where']}").rows
+        if row[0].text == values["configuration"] and row[1].value == values["n_way"]
+    )
+    assert gain[2].text == f"{values['many']} minus {values['few']}"
+    _same(values["last"], *gain[3:])
     ends = {int(row[2].value): row[5].value for row in rows}
     assert (min(ends), max(ends)) == (values["few"], values["many"])
     seeds = {row[3].value for row in rows}
     if seeds == {values["last"].seeds}:  # paired over all seeds
         assert np.isclose(values["last"].mean, ends[values["many"]] - ends[values["few"]])
+
+
+def _tuning(page: Page, values: Values) -> None:
+    rows = {row[0].text: row for row in page.table("tuning").rows if row[1].text == values["title"]}
+    for name, test in values["tests"].items():
+        _same(test, *rows[name][4:])
 
 
 def _one_at_a_time(page: Page, values: Values) -> None:
@@ -209,7 +232,7 @@ def _one_at_a_time(page: Page, values: Values) -> None:
 def _bound(page: Page, values: Values) -> None:
     panel = page.panel(values["title"])
     tests = page.comparisons.against(panel, values["oracle"])
-    assert any(test.verdict == "ahead" for test in tests.values())
+    assert any(test.verdict == "significantly better" for test in tests.values())
 
 
 def _level(page: Page, values: Values) -> None:
@@ -226,5 +249,6 @@ CHECKS: dict[str, Callable[[Page, Values], None]] = {
     **{"few seeds": _few_seeds, "more": _more, "best": _best, "bound": _bound, "level": _level},
     **{"effect": _effect, "interactions": _interactions, "one at a time": _one_at_a_time},
     **{"across methods": _across, "across effects": _across, "ranks": _ranks, "control": _control},
+    "tuning": _tuning,
     **{"margins": _margins, "shots": _shots, "protocols": _protocols},
 }

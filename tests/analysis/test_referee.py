@@ -115,7 +115,7 @@ def test_headline_and_table_say_the_same_of_the_same_pair(write: Write) -> None:
     told = Analysis(results).comparisons
     one, other = told.pair(panel, "GPN", "HAG-Meta"), told.pair(panel, "HAG-Meta", "GPN")
     assert one and other and one.corrected == other.corrected and one.mean == -other.mean
-    assert (one.verdict, other.verdict) == ("ahead", "behind")
+    assert (one.verdict, other.verdict) == ("significantly better", "significantly worse")
 
 
 def test_rows_of_the_protocol_table_are_one_family(write: Write) -> None:  # 7
@@ -133,14 +133,14 @@ def test_noise_is_no_sensitivity(write: Write) -> None:  # 8
     write(curves(0.5, spread=0.02))
     write(curves(0.5001, spread=0.02), learning_rate=0.01)
     (sentence,) = sentences(read([write(curves(0.5002, spread=0.02), hidden=64)]))
-    assert sentence.endswith("All 2 values are undecided.")
+    assert sentence.endswith("All 2 values are inconclusive.")
 
 
 def test_an_upper_bound_is_not_claimed_beside_a_rival_that_may_be_above_it(write: Write) -> None:  # 9
     write(curves(0.55, spread=0.03), method="joint")
     folder = write(curves(0.551, spread=0.03))
     notes = tables(read([folder]))["summary-debian-strict-3-way-5-shot"].notes
-    assert any("It is not shown to be ahead of HAG-Meta." in note for note in notes)
+    assert any("It is not significantly better than HAG-Meta." in note for note in notes)
     assert not any("an upper bound" in note for note in notes)
 
 
@@ -197,7 +197,7 @@ def test_aliased_effects_are_told_apart_and_tested_once(write: Write) -> None:  
     results = read([folder])
     (factorial,) = [each for panel in results.panels for each in Analysis(results).factorials(panel)]
     assert factorial.aliases("first") == {"GPIL x NLA": "NLA"} and factorial.aliases("last") == {}
-    assert len(Analysis(results).comparisons.effects.comparisons) == 2 + 3
+    assert sum(each.tested for each in Analysis(results).comparisons.effects.values()) == 2 + 3
     table = tables(results)["effects-debian-strict-3-way-5-shot"]
     assert table.rows[-1][1].text == "same as NLA"
     assert table.notes[0].startswith("At session 0, 1 of 3 effects equal another effect for every seed.")
@@ -289,6 +289,24 @@ def test_runs_that_cannot_be_compared_share_no_row(write: Write, setting: dict[s
     assert len(told) == len(set(told)) == 4
 
 
+def test_older_records_have_no_number_of_trained_parameters(write: Write) -> None:
+    older = cost_table(read([write({0: CURVE})]))
+    assert "trained parameters" not in older.columns and "trained_parameters" not in older.numbers
+    both = cost_table(read([write({0: CURVE}, nla=False, record={"trained_parameters": 1074})]))
+    assert sorted(row[-1].text for row in both.rows) == ["", "1,074"]
+    assert both.columns[-1] == "trained parameters"
+
+
+def test_energy_is_a_number_only_for_trials_with_a_gpu_of_their_own(write: Write) -> None:
+    for nla, share, joules in ((True, 1.0, 1500.4), (False, 0.125, 900.0)):
+        environment = {"device": "H200", "seeds_in_pack": 2, "gpu_joules": joules, "gpu_share": share}
+        folder = write({0: CURVE}, nla=nla, record={"environment": environment})
+    table = cost_table(read([folder]))
+    assert table.columns[-1] == "joules" and "of the whole GPU" in table.caption
+    assert sorted(row[-1].text for row in table.rows) == ["1,500", "shared (0.125 GPU)"]
+    assert table.numbers["gpu_joules"].dropna().tolist() == [1500.4]
+
+
 def test_a_factorial_without_a_common_seed_has_no_effects(write: Write) -> None:
     results = read([effects_of(write, {True: range(6), False: range(6, 12)})])
     (panel,) = results.panels
@@ -300,7 +318,7 @@ def test_a_factorial_without_a_common_seed_has_no_effects(write: Write) -> None:
 def test_equivalent_somewhere_is_not_undecided_on_all(write: Write) -> None:
     for dataset, spread in (("debian", 0.0002), ("wordnet", 0.03)):
         write(curves(0.5, spread=spread), dataset=dataset)
-        folder = write(curves(0.5001, spread=spread), dataset=dataset, method="gpn")
+        folder = write(curves(0.5002, spread=spread), dataset=dataset, method="gpn")
     sentence = sentences(read([folder]))[0]
     assert sentence.endswith("GPN is decided on some datasets only.")
 
@@ -314,7 +332,7 @@ def test_below_six_seeds_nothing_is_bold_or_claimed(write: Write) -> None:
             assert table.badge == "3 seeds: too few to test, at least 6 needed"
             assert table.badge in to_markdown(table) and "Bold" not in table.caption
     for sentence in sentences(read([effects_of(write, {True: range(3), False: range(3)})])):
-        assert " ahead of " not in sentence and "(equivalent)" not in sentence
+        assert " better than " not in sentence and "(equivalent)" not in sentence
         if "effect of" in sentence:
             assert sentence.endswith("] at session 0 (too few seeds).")
 
@@ -333,7 +351,7 @@ def test_released_is_told_with_its_verdict(write: Write) -> None:
     folder = write(curves(0.7), protocol="released")
     sentence = next(each for each in sentences(read([folder])) if "released minus strict" in each)
     assert "at session 0 (equivalent), and +19.9 points" in sentence
-    assert sentence.endswith("at the last session (ahead).")
+    assert sentence.endswith("at the last session (significantly better).")
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -345,8 +363,13 @@ def test_all_are_compared_with_the_baseline_that_is_asked_for(write: Write, tmp_
     assert panel.reference == "GPN"
     table = next(table for table in make_tables(Analysis(results)) if table.name.startswith("summary"))
     assert [row[0].text for row in table.rows] == ["iCaRL", "GPN", "HAG-Meta"]  # the highest first
-    assert [row[5].text for row in table.rows] == ["1", "2", "3"]
-    assert [row[-1].text for row in table.rows] == ["ahead", "", "behind"] and table.reference == 1
+    place = table.columns.index("rank")
+    assert [row[place].text for row in table.rows] == ["1", "2", "3"]
+    assert [row[-1].text for row in table.rows] == [
+        "significantly better",
+        "",
+        "significantly worse",
+    ] and table.reference == 1
     assert main([str(folder), "--baseline", "iCaRL", "--out", str(tmp_path / "report")]) == 0
     assert main([str(folder), "--baseline", "nobody", "--out", str(tmp_path / "report")]) == 2
 

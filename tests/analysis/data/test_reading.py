@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.data.pooled import pooled
 from analysis.data.reading import read
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
@@ -166,15 +167,14 @@ def test_where_and_by(write: Write) -> None:
     folder = write({0: CURVE}, hidden=64, dropout=0.1)
     results = read([folder])
     assert set(results.where({"hidden": ["64"]}).runs["dropout"]) == {0.1, 0.5}
-    panels = results.by("hidden").panels
-    assert [panel.labels for panel in panels] == [["hidden 64"], ["hidden 16", "hidden 64"]]
-    assert [panel.title.rpartition(", ")[2] for panel in panels] == ["dropout 0.1", "dropout 0.5"]
+    (panel,) = pooled(results, ["hidden"]).panels  # dropout 0.1 ran with one of both values only
+    assert panel.labels == ["hidden 16", "hidden 64"] and panel.counts == {"hidden 16": 1, "hidden 64": 1}
     with pytest.raises(UserError, match="no run has this value; expected one of 16, 64"):
         results.where({"hidden": ["32"]})
     with pytest.raises(UserError, match="Did you mean 'hidden'"):
         results.where({"hiden": ["32"]})
     with pytest.raises(UserError, match="Did you mean 'dropout'"):
-        results.by("dropuot")
+        pooled(results, ["dropuot"])
 
 
 def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> None:

@@ -75,6 +75,7 @@ def test_report_replaces_no_files_that_are_not_of_a_report(
         (["--where", "gpil"], "--where 'gpil': expected KEY=VALUE"),
         (["--where", "gpli=true"], "Did you mean 'gpil'?"),
         (["--by", "n_way"], "--by n_way"),
+        (["--by", "k_shot"], "k_shot is part of the task"),
         (["--published"], "the paper has no numbers for debian"),
         (["--otu", "x"], "Did you mean '--out'?"),
         (["--out", "/proc/nowhere"], "cannot write the report to /proc/nowhere"),
@@ -109,6 +110,7 @@ print(json.dumps([heavy, len(names), others, matplotlib.get_backend()]))
 """
 
 
+@pytest.mark.slow
 def test_imports_need_neither_torch_nor_ray_nor_other_parts_and_leave_the_backend_of_plots_alone() -> None:
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS],

@@ -101,12 +101,12 @@ def poor(own: Callable[..., Path], references: References) -> Placed:
 def test_a_poor_method_is_behind_every_reference(poor: Placed) -> None:
     (standing,) = poor.standings
     assert standing.rank == 4 and set(standing.rivals) == {"SGC-NCM", "SGC-Ridge", "SGC-LDA"}
-    assert {test.verdict for test in standing.tests.values()} == {"behind"}
+    assert {test.verdict for test in standing.tests.values()} == {"significantly worse"}
     (finding,) = findings(poor)
     assert finding.values["rank"] == 4 and finding.text.startswith(
         f"On {standing.dataset}, Poor ranks 4 of 4 "
     )
-    assert "It is behind all 3 others." in finding.text
+    assert "It is significantly worse than all 3 others." in finding.text
 
 
 def test_differences_are_paired_by_seed(poor: Placed, folder: Path) -> None:
@@ -252,7 +252,11 @@ def test_what_can_be_compared_is_compared(
 def test_the_page(poor: Placed, own: Callable[..., Path], tmp_path: Path, patched: None) -> None:
     page, placed = write_comparison([own("Poor", POOR)], tmp_path / "out", command="the command")
     text = page.read_text()
-    assert text.index("ranks 4 of 4") < text.index("It is behind all 3 others.") < text.index("<table")
+    assert (
+        text.index("ranks 4 of 4")
+        < text.index("It is significantly worse than all 3 others.")
+        < text.index("<table")
+    )
     assert "For your paper" in text and "A sign-flip test" not in text and "the command" in text
     assert (tmp_path / "out" / "table.tex").read_text().count(r"\\") == 5  # the header and four methods
     assert "Where Poor lands" in (tmp_path / "out/tables/landing-poor.md").read_text()
@@ -270,7 +274,7 @@ def test_tables_agree_with_the_standing(poor: Placed) -> None:
     )
     (graph,) = (table for name, table in tables.items() if name.startswith("against"))
     assert [row[0].text for row in graph.rows][-1] == "Poor" and graph.reference == 3
-    assert all(row[4].text == "behind" for row in graph.rows[:3])
+    assert all(row[4].text == "significantly worse" for row in graph.rows[:3])
     assert tables["paper"].rows[0][0].text == "Poor"
     assert "over-datasets" not in tables  # one graph has no ratings
 
@@ -286,7 +290,10 @@ def test_the_command(
 ) -> None:
     out = tmp_path / "out"
     assert main(["compare", str(own("Poor", POOR)), "--out", str(out)]) == 0
-    assert "It is behind all 3 others." in (told := capsys.readouterr().out) and "index.html" in told
+    assert (
+        "It is significantly worse than all 3 others." in (told := capsys.readouterr().out)
+        and "index.html" in told
+    )
     refused, other = tmp_path / "refused", changed(own("Poor", POOR), tmp_path / "other", {"k_shot": 2})
     assert main(["compare", str(other), "--out", str(refused)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -302,7 +309,10 @@ def test_a_study_compares_itself_or_says_why_not(
     told = io.StringIO()
     study = changed(own("Poor", POOR), tmp_path / "good")
     compare_with_references(study, Console(file=told), DEFAULTS)
-    assert "It is behind all 3 others." in told.getvalue() and (study / "comparison" / "index.html").exists()
+    assert (
+        "It is significantly worse than all 3 others." in told.getvalue()
+        and (study / "comparison" / "index.html").exists()
+    )
     other = changed(own("Poor", POOR), tmp_path / "other", {"k_shot": 2})
     compare_with_references(other, Console(file=told), DEFAULTS)
     assert "k_shot is 2, the references have 3" in told.getvalue() and not (other / "comparison").exists()
@@ -314,13 +324,14 @@ def test_compare_in_python(own: Callable[..., Path], folder: Path, patched: None
     found = hagmeta.compare(result, references=True)
     assert "Poor ranks 4 of 4" in found.title
     assert {pair.other for pair in found.pairs} == set(METHODS_BY_TITLE)
-    assert {pair.last.verdict for pair in found.pairs} == {"behind"}
+    assert {pair.last.verdict for pair in found.pairs} == {"significantly worse"}
     with pytest.raises(UserError, match="there are no references of the kind 'tuned'"):
         hagmeta.compare(result, references="tuned")
     with pytest.raises(UserError, match="expected one or more"):
         hagmeta.compare(references=True)
 
 
+@pytest.mark.slow
 def test_six_graphs_have_ratings(own: Callable[..., Path], folder: Path, tmp_path: Path) -> None:
     for number in range(6):
         graph = {"dataset": GRAPH.replace("300", str(300 + number))}

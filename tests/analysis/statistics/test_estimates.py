@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from analysis.statistics.estimates import contrasts, estimate, switch
+from analysis.statistics.estimates import Factor, contrasts, estimate, switch
 
 SCORES = [0.61, 0.58, 0.64, 0.60, 0.57, 0.66]
 
@@ -47,7 +47,8 @@ def test_a_factor_of_three_levels_is_told_by_its_contrasts_averaged_over_the_oth
         (level, b): pd.Series([50.0 + gain + b * (4 if level == "top" else 1)] * 5)
         for (level, gain), b in itertools.product(worth.items(), (False, True))
     }
-    three = {"top less middle": ("top", "middle"), "middle less bottom": ("middle", "bottom")}
+    levels = {"top less middle": ("top", "middle"), "middle less bottom": ("middle", "bottom")}
+    three = Factor("top less middle", levels)
     found = contrasts(cells, [three, switch("B")])
     assert list(found) == ["top less middle", "middle less bottom", "B", "(top less middle) x B"]
     assert found["top less middle"].mean() == pytest.approx(3 + 3 / 2)

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
 
-from analysis.statistics.inference import Difference, Family, families, family, holm
+from analysis.references.planned import planned_verdicts
+from analysis.statistics.inference import (
+    INCONCLUSIVE,
+    LEVEL,
+    MARGIN,
+    Difference,
+    Family,
+    aligned,
+    asymmetry,
+    discoveries,
+    flipped_t,
+    holm,
+    planned,
+    sign_flips,
+)
+from analysis.words import points
 
 
-def told(*differences: object, **options: object) -> list[Difference]:
-    named = {(index,): pd.Series(values) for index, values in enumerate(differences)}
-    return list(family(named, "this less that", "accuracy", **options).comparisons.values())  # type: ignore[arg-type]
+def named(*differences: object) -> dict[tuple[int], pd.Series]:
+    return {(index,): pd.Series(values) for index, values in enumerate(differences)}  # type: ignore[call-overload]
+
+
+def told(
+    *differences: object, test: Callable[..., Family] = planned, margin: float = MARGIN
+) -> list[Difference]:
+    found = test(named(*differences), "this less that", "accuracy", margin=margin)
+    return list(found.comparisons.values())
 
 
 def test_a_single_test_is_scipys_exact_sign_flip_test() -> None:
@@ -25,20 +49,34 @@ def test_a_single_test_is_scipys_exact_sign_flip_test() -> None:
         assert told(values)[0].p == pytest.approx(expected.pvalue, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("mean", "half", "words"),
+    [
+        (-0.002, 0.0016, "-0.2 [-0.4, -0.04]"),
+        (0.002, 0.0016, "+0.2 [+0.04, +0.4]"),
+        (0.002, 0.0024, "+0.2 [-0.0, +0.4]"),  # includes zero
+        (0.02, 0.01, "+2.0 [+1.0, +3.0]"),
+    ],
+)
+def test_a_limit_that_excludes_zero_is_not_shown_as_zero(mean: float, half: float, words: str) -> None:
+    found = replace(told([0.01, 0.02, 0.03])[0], mean=mean, low=mean - half, high=mean + half)
+    assert points(found) == words
+
+
 def test_the_interval_is_students() -> None:
     values = [0.01, 0.03, -0.02, 0.02, 0.04]
     expected = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    (found,) = told(values)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-9)
+    (found,) = told(values, test=discoveries)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-7)
 
 
 def test_equivalence_is_two_one_sided_t_tests() -> None:
     values = np.array([0.001, -0.002, 0.003, 0.0, 0.002, -0.001])
     below = scipy.stats.ttest_1samp(values, 0.01, alternative="less").pvalue
     above = scipy.stats.ttest_1samp(values, -0.01, alternative="greater").pvalue
-    (found,) = told(values)
-    assert found.equivalence == pytest.approx(max(below, above)) and found.verdict == "equivalent"
-    assert told(values, margin=0.002)[0].verdict == "undecided"
+    (found,) = told(values, test=discoveries)
+    assert max(below, above) < LEVEL / 2 and found.verdict == "equivalent"
+    assert told(values, margin=0.002, test=discoveries)[0].verdict == "inconclusive"
 
 
 def test_ties_are_ties_whatever_rounding_left_of_them() -> None:
@@ -51,21 +89,34 @@ def test_five_seeds_can_never_tell_and_say_so() -> None:
     # 2 of 2^5 sign patterns are as extreme: 0.0625, whatever the difference.
     (found,) = told([0.5, 0.5001, 0.4999, 0.5, 0.5002])
     assert found.p == 2 / 32 and found.verdict == "too few seeds"
-    assert np.isnan(found.corrected) and np.isnan(found.equivalence)  # untested, not uncorrected
+    assert np.isnan(found.corrected)  # untested, not uncorrected
     (level,) = told([0.0, 0.0])
     assert level.verdict == "too few seeds"  # two equal seeds are not evidence of equality
-    assert told([0.5, 0.5001, 0.4999, 0.5, 0.5002, 0.5003])[0].verdict == "ahead"
+    assert told([0.5, 0.5001, 0.4999, 0.5, 0.5002, 0.5003])[0].verdict == "significantly better"
 
 
 def test_many_comparisons_need_no_more_seeds_than_one() -> None:
     # By Holm's correction of Wilcoxon's test, 30 comparisons of eight seeds could never be significant.
     random = np.random.default_rng(0)
     found = told(*(0.2 + 0.01 * random.normal(size=8) for _ in range(30)))
-    assert {each.verdict for each in found} == {"ahead"}
+    assert {each.verdict for each in found} == {"significantly better"}
     assert 30 * 2 / 2**8 > 0.05
 
 
 def test_one_step_down_is_worked_out_by_hand() -> None:
+    # The smaller of two differences is compared with its own flips, the larger with the larger of both.
+    small, large = [0.01, -0.01, 0.02, 0.01, 0.0, 0.03, 0.01], [0.05, 0.06, 0.04, 0.05, 0.07, 0.05, 0.06]
+    flips = sign_flips(7)
+    one, other = (flipped_t(np.array(values), flips) for values in (small, large))
+    assert np.mean(np.maximum(one, other) >= other[0] - 1e-9) < 0.04 < np.mean(one >= one[0] - 1e-9)
+    assert planned_verdicts(named(small, large)) == {(0,): "inconclusive", (1,): "significantly better"}
+    # p = 2/64 alone, and 5/64 against the larger t of both.
+    one, other = [0.006, 0.024, 0.027, 0.014, 0.015, 0.004, -0.001], [-18, -20, 19, -1, 3, -13, -22]
+    assert planned_verdicts(named(one))[0,] == "significantly better"
+    assert planned_verdicts(named(one, np.array(other) / 1000))[0,] == "inconclusive"
+
+
+def test_single_step_maximum_by_hand() -> None:
     # Of 2^2 ways to flip the second and third of three seeds (the first is either way) t is known of all.
     one, other = np.array([1.0, 2.0, 3.0]), np.array([1.0, -1.0, 2.0])
     signs = np.array([[1, 1, 1], [1, -1, 1], [1, 1, -1], [1, -1, -1]])
@@ -74,54 +125,81 @@ def test_one_step_down_is_worked_out_by_hand() -> None:
         flipped = signs * values
         return np.abs(flipped.mean(axis=1) / (flipped.std(axis=1, ddof=1) / np.sqrt(3)))
 
-    first, second = t(one), t(other)
-    by_hand = np.mean(np.maximum(first, second) >= first[0] - 1e-9)
-    from analysis.statistics import inference
+    for values in (one, other):
+        assert sorted(flipped_t(values, sign_flips(3))) == pytest.approx(sorted(t(values)), rel=1e-6)
+    random = np.random.default_rng(0)
+    values = random.normal(0.01, 0.02, size=(3, 8))
+    largest = np.max([flipped_t(each, sign_flips(8)) for each in values], axis=0)
+    found = told(*values)
+    for each, own in zip(found, values, strict=True):
+        assert each.corrected == np.mean(largest >= flipped_t(own, sign_flips(8))[0] - 1e-9)
+        critical = (each.high - each.mean) / scipy.stats.sem(own)
+        assert critical == pytest.approx(np.sort(largest)[-1 - int(0.05 * len(largest))], rel=1e-5)
 
-    flipped = [inference._flipped(values, inference._flips(3)) for values in (one, other)]
-    assert [t[0] for t in flipped] == pytest.approx([first[0], second[0]], rel=1e-6)
-    assert sorted(flipped[0]) == pytest.approx(sorted(first), rel=1e-6)
-    both = np.column_stack([one, other])
-    _, corrected, _ = inference._tested(both, np.array([True, True]))
-    assert corrected[0] == by_hand
+
+@pytest.mark.parametrize("test", [discoveries, planned])
+@pytest.mark.parametrize("seeds", [6, 10, 20])
+def test_intervals_and_verdicts_never_disagree(test: Callable[..., Family], seeds: int) -> None:
+    random = np.random.default_rng(seeds)
+    kinds = set()
+    for _ in range(40):
+        values = random.choice([0, 0.004, 0.03], size=12) + 0.01 * random.normal(size=(seeds, 12))
+        values = np.round(values, int(random.choice([2, 3, 8])))  # ties
+        family = test(named(*values.T), "", "")
+        assert family.planned or family.alpha == LEVEL * max(1, family.decided) / 12
+        for each in family.comparisons.values():
+            kinds.add(each.verdict)
+            zero = each.low <= 0 <= each.high
+            within = each.low > -MARGIN and each.high < MARGIN
+            assert zero == (each.verdict in ("equivalent", "inconclusive"))
+            assert not (within and each.verdict == "inconclusive")
+            assert (each.corrected <= LEVEL + 1e-12) == (not zero), each
+    assert len(kinds) >= 3
 
 
-def test_a_comparison_of_too_few_seeds_costs_the_others_nothing() -> None:
+def test_a_family_has_one_level_that_follows_its_verdicts() -> None:
+    random = np.random.default_rng(1)
+    values = {(i,): pd.Series(0.05 * (i < 6) + 0.02 * random.normal(size=10)) for i in range(12)}
+    found = discoveries(values, "", "")
+    assert found.alpha == LEVEL * found.decided / 12 and 6 <= found.decided < 12
+    for key, each in values.items():
+        expected = scipy.stats.ttest_1samp(each, 0).confidence_interval(1 - found.alpha)
+        assert (found[key].low, found[key].high) == pytest.approx((expected.low, expected.high), rel=1e-6)
+    # Benjamini and Hochberg's procedure decides the same, if nothing is equivalent.
+    p = [scipy.stats.ttest_1samp(each, 0).pvalue for each in values.values()]
+    expected = scipy.stats.false_discovery_control(p) <= LEVEL
+    assert [each.significant for each in found.comparisons.values()] == expected.tolist()
+    assert "The intervals have the level" in found.words
+
+
+def test_without_a_verdict_the_level_is_that_of_bonferroni() -> None:
+    random = np.random.default_rng(3)
+    found = discoveries({(i,): pd.Series(0.05 * random.normal(size=10)) for i in range(5)}, "", "")
+    assert found.decided == 0 and found.alpha == LEVEL / 5
+
+
+@pytest.mark.parametrize("test", [discoveries, planned])
+def test_a_comparison_of_too_few_seeds_costs_the_others_nothing(test: Callable[..., Family]) -> None:
     values = np.random.default_rng(1).normal(0.02, 0.02, size=10)
-    alone, (_, beside) = told(values)[0], told([0.3, 0.31, 0.32], values)
-    assert beside.corrected == alone.corrected
+    alone, (_, beside) = told(values, test=test)[0], told([0.3, 0.31, 0.32], values, test=test)
+    assert (beside.corrected, beside.low) == (alone.corrected, alone.low)
 
 
-def test_all_kinds_of_a_report_are_corrected_together() -> None:
-    random = np.random.default_rng(4)
-    one, other = random.normal(0.004, 0.01, size=(2, 10))
-    asked = {"pairs": {"a": pd.Series(one)}, "effects": {"b": pd.Series(other)}}
-    both = families(asked, {"pairs": "p", "effects": "e"}, "accuracy").families
-    together = told(one, other)
-    assert [both["pairs"]["a"], both["effects"]["b"]] == together
-    assert both["pairs"].total == both["effects"].total == 2
-    assert together[0].corrected >= told(one)[0].corrected
-
-
-def test_how_seeds_were_flipped_is_as_it_was_done() -> None:
-    def words(first: int, last: int) -> str:
-        other = pd.Series(np.linspace(0.1, 0.2, last - first), range(first, last))
-        both = {"a": pd.Series(np.linspace(0.1, 0.2, 8)), "b": other}
-        return family(both, "this less that", "accuracy").words
-
-    assert "all 128 flips" in words(0, 8)
-    assert "5,000 random flips" in words(0, 14) and "exact" not in words(0, 14)
-    assert "5,000 random flips" in words(8, 16)  # disjoint seeds: 16 in all
-    assert words(0, 3).count("fewer than 6 common seeds are not tested") == 1
-    few = family({"a": pd.Series([0.1, 0.2])}, "this less that", "accuracy")
-    assert few.words.startswith("Not tested: this less that. A test needs at least 6 common seeds")
+def test_words_say_the_procedure_and_what_is_not_tested() -> None:
+    both = {"a": pd.Series(np.linspace(0.1, 0.2, 8)), "b": pd.Series(np.linspace(0.1, 0.2, 8))}
+    for test, words in ((planned, "single-step maximum"), (discoveries, "false discovery rate")):
+        assert words in test(both, "this less that", "accuracy").words
+        some = test(both | {"c": pd.Series([0.1, 0.2])}, "this less that", "accuracy")
+        assert some.words.count("fewer than 6 common seeds are not tested") == 1
+        few = test({"a": pd.Series([0.1, 0.2])}, "this less that", "accuracy")
+        assert few.words.startswith("Not tested: this less that. A test needs at least 6 common seeds")
 
 
 def test_a_difference_of_exactly_the_margin_is_not_less_than_it() -> None:
     (found,) = told([0.01] * 10)
-    assert found.verdict == "ahead" and not found.within_margin
+    assert found.verdict == "significantly better" and not found.within_margin
     (less,) = told([0.004] * 10)
-    assert less.verdict == "ahead" and less.within_margin
+    assert less.verdict == "significantly better" and less.within_margin
 
 
 def test_skewed_differences_are_noticed_and_symmetric_ones_seldom() -> None:
@@ -132,8 +210,8 @@ def test_skewed_differences_are_noticed_and_symmetric_ones_seldom() -> None:
         for _ in range(60):
             own = random.exponential(size=(10, 6)) - 1 if skewed else random.normal(size=(10, 6))
             values = own * np.linspace(0.2, 2, 6)  # unequal noise: equal skewed parts would cancel
-            pairs = {(i, j): pd.Series(values[:, i] - values[:, j]) for i in range(6) for j in range(i)}
-            found.append(families({"p": pairs}, {"p": "p"}, "accuracy").asymmetry < 0.05)
+            pairs = [pd.Series(values[:, i] - values[:, j]) for i in range(6) for j in range(i)]
+            found.append(asymmetry(pairs) < 0.05)
         return float(np.mean(found))
 
     assert noticed(skewed=False) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
@@ -144,13 +222,14 @@ def test_what_is_open_says_what_would_have_been_found_and_how_many_seeds_would_t
     random = np.random.default_rng(5)
     values = random.normal(0, 0.03, size=10) + 0.015
     (found,) = told(values)
-    assert found.verdict == "undecided"
+    assert found.verdict == "inconclusive"
     error = scipy.stats.sem(values)
     assert 2.8 * error < found.detectable < 4 * error  # (t of the level, some 2.3, and of the power, 0.9)
-    assert 10 < found.needed < 200
+    seeds, verdict = found.needed
+    assert 10 < seeds < 50 and verdict == "significantly better"
     power = np.mean(
         [
-            told(random.normal(found.mean, values.std(ddof=1), size=int(found.needed)))[0].verdict == "ahead"
+            told(random.normal(found.mean, values.std(ddof=1), size=int(seeds)))[0].verdict == verdict
             for _ in range(100)
         ]
     )
@@ -189,14 +268,19 @@ def test_chance_alone_is_seldom_claimed() -> None:
 
 
 def test_a_family_is_read_by_the_beginning_of_its_keys() -> None:
-    found: Family = family({("a", "x"): pd.Series([1.0]), ("b", "x"): pd.Series([2.0])}, "this", "accuracy")
+    found = planned({("a", "x"): pd.Series([1.0]), ("b", "x"): pd.Series([2.0])}, "this", "accuracy")
     assert {key: each.mean for key, each in found.of("b").items()} == {"x": 2.0}
 
 
-def test_what_is_undecided_needs_more_seeds_than_there_are() -> None:
+def test_what_is_inconclusive_needs_more_seeds_than_there_are() -> None:
     random = np.random.default_rng(3)
-    found = family(
-        {name: pd.Series(random.normal(0.003, 0.01, size=10)) for name in range(40)}, "them", "accuracy"
-    )
-    undecided = [each for each in found.comparisons.values() if each.verdict == "undecided"]
-    assert len(undecided) > 20 and all(each.needed > 10 for each in undecided)
+    found = discoveries({i: pd.Series(random.normal(0.003, 0.01, size=10)) for i in range(40)}, "", "")
+    left = [each for each in found.comparisons.values() if each.verdict == INCONCLUSIVE]
+    assert len(left) > 20 and all(each.needed[0] > 10 for each in left)
+    assert {verdict for each in left if (verdict := each.needed[1])} == {"equivalent", "significantly better"}
+    assert any(np.isinf(each.needed[0]) for each in left)  # 50 seeds or more are not recommended
+
+
+def test_tables_are_aligned_by_seed() -> None:
+    found = aligned([pd.Series({3: 1.0, 1: 2.0}), pd.Series({2: 3.0, 1: np.nan})])
+    assert np.array_equal(found, [[2.0, np.nan], [np.nan, 3.0], [1.0, np.nan]], equal_nan=True)

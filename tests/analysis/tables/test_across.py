@@ -37,20 +37,22 @@ def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Results) -> 
     assert table.columns[1:] == ["debian (rank)", "wordnet (rank)", "mean rank", "compared with HAG-Meta"]
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
     assert [text.split()[-1] for text in rows["GPN"][:2]] == ["(1)", "(1)"]
-    assert rows["GPN"][-1] == "ahead on all"
+    assert rows["GPN"][-1] == "significantly better on all"
     assert [text.split()[-1] for text in rows["iCaRL"][:2]] == ["(4)", "(2)"]
-    assert rows["iCaRL"][2:] == ["3.0", "ahead on wordnet; behind on debian"]
-    assert rows["CEC"][-1] == "behind on all"
+    assert rows["iCaRL"][2:] == ["3.0", "significantly better on wordnet; significantly worse on debian"]
+    assert rows["CEC"][-1] == "significantly worse on all"
     assert rows["Proto-GCN"][-1] == "equivalent on all"
     assert (
-        "(" not in "".join(rows["Joint (oracle)"]) and rows["Joint (oracle)"][-1] == "ahead on all"
+        "(" not in "".join(rows["Joint (oracle)"])
+        and rows["Joint (oracle)"][-1] == "significantly better on all"
     )  # no rank
 
 
 def test_findings_begin_with_what_holds_everywhere(compared: Results) -> None:
     assert sentences(compared)[0] == (
-        "On debian and wordnet, compared with HAG-Meta at the last session: GPN is ahead on all. CEC is "
-        "behind on all. Proto-GCN is equivalent on all. iCaRL is decided on some datasets only."
+        "On debian and wordnet, compared with HAG-Meta at the last session: GPN is significantly better on "
+        "all. CEC is significantly worse on all. Proto-GCN is equivalent on all. iCaRL is decided on some "
+        "datasets only."
     )
 
 
@@ -61,7 +63,7 @@ def test_of_many_the_best_is_named_and_the_others_counted(write: Write) -> None:
         write(curves(0.4), dataset=dataset)
     assert sentences(read([folder]))[0] == (
         "On debian and wordnet, compared with HAG-Meta (hidden 32) at the last session: "
-        "GPN (hidden 64) and 7 others are ahead on all."
+        "GPN (hidden 64) and 7 others are significantly better on all."
     )
 
 
@@ -74,12 +76,13 @@ def test_effects_on_every_dataset(write: Write) -> None:
     results = read([folder])
     ((effects),) = compared_effects(Analysis(results), "last").values()
     assert {each.name: each.verdict for each in effects} == {
-        "NLA": "positive on debian; negative on wordnet",
-        "TLA": "positive on all",
+        "NLA": "significantly better on debian; significantly worse on wordnet",
+        "TLA": "significantly better on all",
     }
     words = [text for text in sentences(results) if text.startswith("On debian and wordnet")]
     assert (
-        words[-1] == "On debian and wordnet, effects at the last session: TLA is positive on all. "
+        words[-1]
+        == "On debian and wordnet, effects at the last session: TLA is significantly better on all. "
         "NLA is decided on some datasets only."
     )
 

@@ -16,9 +16,9 @@ from analysis.data.reading import read
 from analysis.data.results import Results
 from analysis.page.facts import facts
 from analysis.report import Report
+from analysis.statistics.inference import INCONCLUSIVE
 from analysis.statistics.over_datasets import OverDatasets
 from analysis.tables.over_datasets import (
-    OPEN,
     control_table,
     paired_tests,
     signed_ranks,
@@ -69,7 +69,12 @@ def test_verdicts_by_hand() -> None:
     least = 2 / 2**8
     assert better.p == worse.p == pytest.approx(least)
     assert better.corrected == pytest.approx(4 * least) and worse.corrected == pytest.approx(4 * least)
-    assert [each.verdict for each in (better, worse, equal, mixed)] == ["ahead", "behind", OPEN, OPEN]
+    assert [each.verdict for each in (better, worse, equal, mixed)] == [
+        "significantly better",
+        "significantly worse",
+        INCONCLUSIVE,
+        INCONCLUSIVE,
+    ]
     assert (better.above, better.below, worse.below, equal.above, equal.below) == (8, 0, 8, 0, 0)
     assert equal.p == 1.0 and equal.difference.mean == pytest.approx(0)
     assert better.difference.mean == pytest.approx(np.mean(up))
@@ -80,7 +85,7 @@ def test_verdicts_by_hand() -> None:
 def test_the_direction_is_that_of_the_ranks_and_not_of_the_counts() -> None:
     changes = [0.2 + 0.01 * place for place in range(15)] + [-0.001 * place for place in range(1, 17)]
     (other,) = paired_tests(of_means(control=[0.3] * 31, other=[0.3 + each for each in changes]))
-    assert other.verdict == "ahead" and (other.above, other.below) == (15, 16)
+    assert other.verdict == "significantly better" and (other.above, other.below) == (15, 16)
 
 
 def test_five_datasets_have_no_test_and_many_methods_need_more_datasets() -> None:
@@ -111,18 +116,22 @@ def test_a_report_tells_who_is_separated_from_its_reference(studied: Callable[[i
     results = studied(8)
     table = control_table(Analysis(results))
     assert table is not None and [row[0].text for row in table.rows] == ["GPN", "CEC", "iCaRL"]
-    assert [row[-1].text for row in table.rows] == ["ahead", OPEN, "behind"]
+    assert [row[-1].text for row in table.rows] == [
+        "significantly better",
+        INCONCLUSIVE,
+        "significantly worse",
+    ]
     assert table.rows[0][2].text == "8, 0" and table.columns[1] == "minus HAG-Meta"
     assert re.fullmatch(r"\+9\.\d \[\+9\.\d, \+10\.\d\]", table.rows[0][1].text)
     assert table.rows[0][3].text == "0.008" and table.rows[0][4].text == "0.023"
     (said,) = (each for each in sentences(results) if "paired tests" in each)
     assert said == (
-        "Over 8 datasets, paired tests compare each method with HAG-Meta. GPN is ahead. iCaRL is behind. "
-        "CEC is not separated."
+        "Over 8 datasets, paired tests compare each method with HAG-Meta. GPN is significantly better. "
+        "iCaRL is significantly worse. CEC is inconclusive."
     )
     assert held.check(results.folders[0])["control"] == 1
     other = control_table(Analysis(results.against("gpn")))
-    assert other is not None and [row[-1].text for row in other.rows] == ["behind"] * 3
+    assert other is not None and [row[-1].text for row in other.rows] == ["significantly worse"] * 3
     assert why_no_tests(Analysis(results)) == ""
 
 
@@ -130,6 +139,7 @@ def _over(results: Results) -> list[Table]:
     return [table for table in Report(results).tables if table.section == "datasets"]
 
 
+@pytest.mark.slow
 def test_a_group_of_datasets_is_compared_alone(studied: Callable[[int], Results]) -> None:
     results = studied(8)
     some = results.where(conditions([f"dataset={name}" for name in GRAPHS[:6]]))

@@ -1,15 +1,20 @@
-"""How far one method is ahead of the best other, for every N and K."""
+"""How far one method is significantly better than the best other, for every N and K."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 
 from analysis.comparisons import Analysis
 from analysis.data.reading import read
 from analysis.data.results import Results
+from analysis.figures import ablation
 from analysis.figures.settings import draw_margins
+from analysis.report import Report
 from analysis.tables.margins import margin_tables, margins
 from tests.analysis.conftest import Write, sentences
+from tests.analysis.held import check
 
 SEEDS = range(10)
 WAVE = (0.004, -0.003, 0.001)
@@ -37,6 +42,25 @@ def grid(write_once: Write) -> Results:
     return read([folder])
 
 
+def test_each_method_is_compared_with_itself_over_k(grid: Results) -> None:
+    report = Report(grid)
+    (table,) = (table for table in report.tables if table.name.startswith("shots"))
+    shown = {(row[0].text, row[1].value): [cell.text for cell in row[2:]] for row in table.rows}
+    assert len(shown) == len(report.comparisons.shots.comparisons) == 8
+    (own,) = (label for label, n_way in shown if label.startswith("Posterior means") and n_way == 2)
+    assert shown[own, 2] == ["5 minus 1", "+10.0 [+10.0, +10.0]", "significantly better"]
+    assert shown["GPN", 2] == ["5 minus 1", "+0.0 [+0.0, +0.0]", "equivalent"]
+    check(grid.folders[0])
+
+
+def test_a_figure_of_effects_says_what_else_varies(write: Write) -> None:
+    for k_shot, hidden, dropout in itertools.product((1, 5), (16, 64), (0.1, 0.5)):
+        folder = write(curves(0.4 + k_shot / 50, hidden), k_shot=k_shot, hidden=hidden, dropout=dropout)
+    drawing = next(ablation.draw(Analysis(read([folder]))))
+    words = 'not in this figure, is k_shot. The table "What more labels gain" compares its values.'
+    assert words in drawing.caption
+
+
 def test_margins_are_over_the_best_other_that_is_no_oracle_and_tested_against_all(grid: Results) -> None:
     (found,) = margins(Analysis(grid))
     cells = {(cell.n_way, cell.k_shot): cell for cell in found.cells}
@@ -47,10 +71,15 @@ def test_margins_are_over_the_best_other_that_is_no_oracle_and_tested_against_al
         (3, 5): "iCaRL",
     }
     verdicts = {shape: cell.verdict for shape, cell in cells.items()}
-    assert verdicts == {(2, 1): "behind", (2, 5): "ahead", (3, 1): "", (3, 5): "ahead"}
+    assert verdicts == {
+        (2, 1): "significantly worse",
+        (2, 5): "significantly better",
+        (3, 1): "",
+        (3, 5): "significantly better",
+    }
     lead = cells[2, 5].lead
     assert lead.mean == pytest.approx(0.05, abs=0.001)
-    assert lead.p == pytest.approx(2 / 1024)  # every seed is on one side
+    assert lead.p < 1e-6  # every seed is on one side
 
 
 def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: Write) -> None:
@@ -63,20 +92,20 @@ def test_behind_any_one_is_behind_though_the_best_by_mean_is_not_the_one(write: 
             folder = write(noisy, method="icarl", **shape)
     (found,) = margins(Analysis(read([folder])))
     assert [cell.rival for cell in found.cells] == ["iCaRL"] * 4
-    assert [cell.behind for cell in found.cells] == [["GPN"]] * 4
-    assert {cell.verdict for cell in found.cells} == {"behind"}
+    assert [cell.worse_than for cell in found.cells] == [["GPN"]] * 4
+    assert {cell.verdict for cell in found.cells} == {"significantly worse"}
     assert not found.cells[0].lead.significant
 
 
 def test_findings_begin_with_who_leads_where_and_do_not_ask_it_of_each_cell_again(grid: Results) -> None:
     first, *others = sentences(grid)
     assert first.endswith(
-        "Of 4 combinations of N and K, 2 are ahead of every other method, 1 is behind at least one and 1 is "
-        "not ahead of all."
+        "Of 4 combinations of N and K, 2 are significantly better than every other method, 1 is "
+        "significantly worse than at least one and 1 is not better than all."
     )
-    asked_again = ("has the highest mean", "ahead of all others")
+    asked_again = ("ranks first", "significantly better than all others")
     assert not any(words in sentence for words in asked_again for sentence in others)
-    tested = {frozenset(pair[1:]) for pair in Analysis(grid).comparisons.pairs.comparisons}
+    tested = {frozenset(pair[1:]) for pair in Analysis(grid).comparisons.configurations}
     assert frozenset(("Posterior means (transductive)", "iCaRL")) not in tested  # the reference is GPN
 
 
@@ -88,7 +117,7 @@ def test_a_cell_that_no_map_has_is_asked_who_leads_there(write: Write) -> None:
     write(curves(0.4), method="posterior-means", n_way=3, k_shot=5, sessions=2)
     results = read([folder])
     assert not margins(Analysis(results))
-    tested = {frozenset(pair[1:]) for pair in Analysis(results).comparisons.pairs.comparisons}
+    tested = {frozenset(pair[1:]) for pair in Analysis(results).comparisons.configurations}
     assert frozenset(("GPN", "iCaRL")) in tested  # the reference is CEC
 
 
@@ -96,7 +125,12 @@ def test_the_table_and_the_heat_map_say_the_same(grid: Results) -> None:
     (table,) = margin_tables(Analysis(grid))
     rows = [[cell.text + cell.mark for cell in row] for row in table.rows]
     assert table.columns[2] == "Posterior means (transductive)"
-    assert [row[-1] for row in rows] == ["behind GPN", "ahead of all", "not ahead of all", "ahead of all"]
+    assert [row[-1] for row in rows] == [
+        "significantly worse than GPN",
+        "significantly better than all",
+        "not better than all",
+        "significantly better than all",
+    ]
     assert any("queries among them, move its class means" in note for note in table.notes)
     (drawing,) = draw_margins(Analysis(grid))
     texts = [text.get_text() for text in drawing.figure.axes[0].texts]

@@ -121,10 +121,14 @@ def test_missing_seeds_make_no_winner_anywhere_on_the_page(write: Write) -> None
     assert found is not None and found.ranks["CEC"].tolist() == [4, 4, 4]
     (methods,) = (table for table in across_tables(Analysis(results)) if table.name == "across-methods")
     (row,) = (row for row in methods.rows if row[0].text == "CEC")
-    assert row[-2].text == "4.0" and row[-1].text == "behind on all" and not any(cell.best for cell in row)
+    assert (
+        row[-2].text == "4.0"
+        and row[-1].text == "significantly worse on all"
+        and not any(cell.best for cell in row)
+    )
     for table in make_tables(Analysis(results)):
         if table.name.startswith("summary"):
-            assert table.rows[-1][0].text == "CEC" and table.rows[-1][5].text == "4"
+            assert table.rows[-1][0].text == "CEC" and table.rows[-1][7].text == "4"
             assert [cell.text for row in table.rows for cell in row if cell.best] == [table.rows[0][4].text]
     text = " ".join(sentences(results))
     assert "CEC has the highest" not in text and ": ." not in text
@@ -136,11 +140,16 @@ def test_over_three_datasets(compared: Results) -> None:
     table = rating_table(Analysis(compared))
     assert table is not None and [row[0].text for row in table.rows] == ["CEC", "iCaRL", "GPN", "HAG-Meta"]
     assert "There are no intervals: they need 6 datasets, and there are 3." in table.caption
-    assert [row[2].text for row in table.rows] == ["best", "not separated", "not separated", "separated"]
+    assert [row[2].text for row in table.rows] == [
+        "best",
+        "inconclusive",
+        "inconclusive",
+        "significantly worse",
+    ]
     assert "or more" in table.rows[0][4].text and "or less" in table.rows[-1][4].text
     assert sentences(compared)[0].startswith(
-        "Over 3 datasets, CEC has the best mean rank: 1.0 of 4. Nemenyi's test separates HAG-Meta from CEC. "
-        "Friedman's test of equal mean ranks gives p = "
+        "Over 3 datasets, CEC has the best mean rank: 1.0 of 4. Nemenyi's test finds HAG-Meta "
+        "significantly worse than CEC. Friedman's test of equal mean ranks gives p = "
     )
     assert f"critical difference {found.critical_difference:.1f}" in table.caption
     drawings = list(figures.draw(Analysis(compared)))
