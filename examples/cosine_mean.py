@@ -19,7 +19,7 @@ class CosineMeanSettings(hagmeta.MethodSettings):
     """The settings of `CosineMean`."""
 
     cosine_start: float = hagmeta.setting(
-        10.0, "scale of the logits before training", scope="method", above=0, at_most=1000
+        10.0, "scale of the logits before training", hagmeta.Number(above=0, at_most=1000), scope="method"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import reference
 import stored_results
+import summaries
 from sphinx.application import Sphinx
 
 MARK = re.compile(r"^<!-- generate: (?P<name>[\w-]+)(?: (?P<argument>.+?))? -->$", re.MULTILINE)
@@ -18,7 +19,10 @@ def expanded(page: str) -> str:
     return stored_results.VALUE.sub(lambda mark: stored_results.value(mark["argument"]), made)
 
 
-GENERATORS = {**reference.GENERATORS, "results": stored_results.results, "archives": stored_results.archives}
+GENERATORS = {
+    **{**reference.GENERATORS, **summaries.GENERATORS},
+    **{"results": stored_results.results, "archives": stored_results.archives},
+}
 
 
 def _on_source_read(app: Sphinx, name: str, source: list[str]) -> None:

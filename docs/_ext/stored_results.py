@@ -1,7 +1,9 @@
 """Render tables and values of stored results: `<!-- generate: results ARCHIVE TABLE [KEY=VALUE ...] -->`.
 
-ARCHIVE is an archive, or `references-defaults` or `references-tuned`. The conditions restrict configurations;
-`graphs=a,b` restricts graphs, and `methods=a,b` methods. A value in a text is {value}`ARCHIVE VALUE [WORD]`.
+ARCHIVE is an archive, or `references-defaults` or `references-tuned`; `A+B` are two archives, and `A@x,y` are
+graphs x and y of one, whose comparisons are tested without those of other graphs. The conditions
+restrict configurations; `graphs=a,b` restricts graphs, `methods=a,b` methods, and `revision=N` our method.
+A value in a text is {value}`ARCHIVE VALUE [WORD]`.
 """
 
 from __future__ import annotations
@@ -10,16 +12,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
 from analysis.comparisons import Analysis
+from analysis.data.results import Panel
 from analysis.references.archives import archive_of
+from analysis.references.planned import planned_verdicts
 from analysis.references.references import KINDS, as_results, read_references
 from analysis.statistics.estimates import estimate
-from analysis.statistics.inference import AHEAD, BEHIND, holm
+from analysis.statistics.inference import BETTER, INCONCLUSIVE, WORSE, holm
 from analysis.statistics.over_datasets import OverDatasets
 from analysis.words import listed
 from hagmeta.common.records.records import OpenRecord
@@ -33,11 +38,23 @@ GRAPHS = {  # columns of tables, in this order
     **{"wikispeedia.npz": "Wikispeedia", "corafull.npz": "CoraFull", "cornell5.npz": "Cornell5"},
     **{"rfc.npz": "RFC", "debian-small.npz": "Debian, 4,000 nodes"},
     **{"metamath-small.npz": "Metamath, 5,000 nodes", "wordnet-small.npz": "WordNet, 5,000 nodes"},
+    **{"foldoc-rewired.npz": "FOLDOC, rewired", "cora-ml-rewired.npz": "Cora-ML, rewired"},
+    **{"amazon-computers-rewired.npz": "Computers, rewired", "debian-uneven.npz": "Debian, uneven"},
+    **{"foldoc-uneven.npz": "FOLDOC, uneven", "metamath-uneven.npz": "Metamath, uneven"},
+    **{"wordnet-uneven.npz": "WordNet, uneven"},
 }
 MEASURES = {"macro": "macro accuracy", "plain": "plain accuracy", "average": "macro, average over sessions"}
 TASK = ("dataset", "classes", "drop_small", "n_way", "k_shot")  # of the graph, and in no label
 VALUE = re.compile(r"\{value\}`(?P<argument>[^`]+)`")
+PLANNED = "planned-"  # archives of the planned comparison
+OPPOSITE = {BETTER: WORSE, WORSE: BETTER}
 SEVERAL = 0.05  # error rate of the tests over graphs
+BY_CLASS = {"base": "base_accuracy", "new": "novel_accuracy"}  # plain accuracy of known and of new classes
+CONTROLS = {
+    "unlabelled_nodes=training": "inductive: nothing is learnt from queries",
+    "rehearsal=none": "no rehearsal",
+    "mislabelled=1": "one of five labels is wrong",
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +98,12 @@ class Runs:
 
 @cache
 def records_of(name: str) -> tuple[OpenRecord, ...]:
-    """Return the records of an archive or of a kind of references."""
+    """Return the records of archives, or of a kind of references."""
+    if "+" in name:
+        return tuple(record for each in name.split("+") for record in records_of(each))
+    if "@" in name:
+        whole, graphs = name.split("@")
+        return tuple(record for record in records_of(whole) if _meets(record, "graphs", graphs))
     kind = name.removeprefix("references-")
     return tuple(read_references().of(kind) if kind in KINDS else archive_of(name).records)
 
@@ -102,6 +124,7 @@ def runs_of(name: str, conditions: Sequence[str] = ()) -> Runs:
             "plain": 100 * record["accuracy"][-1],
             "average": 100 * float(np.mean(record["macro_accuracy"])),
             **{name: 100 * record[name][-1] for name in CALIBRATION if name in record},
+            **{name: 100 * record[key][-1] for name, key in BY_CLASS.items()},
         }
         for record in kept
     ]
@@ -114,6 +137,8 @@ def _meets(record: OpenRecord, key: str, values: str) -> bool:
         return _graph(record) in values.split(",") or _file(config["dataset"]) in values.split(",")
     if key == "methods":
         return config["method"] in values.split(",")
+    if key == "revision":
+        return config["method"] != OURS or str(record["revisions"]["method"]) == values
     return str(config.get(key, LEFT_OUT_AT.get(key))) == values
 
 
@@ -155,17 +180,52 @@ def means(runs: Runs) -> str:
     )
     order = [*ranks.sort_values().index, *(label for label in table.index if label not in ranks.index)]
     rows = [
+        [label, f"{ranks[label]:.1f}" if label in ranks.index else "-", *_cells(table, label, best)]
+        for label in order
+    ]
+    return _table(["", "mean rank", *runs.graphs], rows, 1)
+
+
+def main_table(runs: Runs) -> str:
+    """Return the mean over graphs and macro accuracy of all methods with defaults, and of tuned rivals."""
+    tuned = runs_of("references-tuned").means()
+    tuned = tuned.drop(index=runs.ours).rename(index=lambda label: f"{label}, tuned")
+    table = pd.concat([runs.means(oracles=True), tuned])
+    oracles = set(runs.rows.loc[runs.rows["oracle"], "label"])
+    best = table.drop(index=list(oracles)).max()
+    order = table.mean(axis=1).sort_values(ascending=False).index
+    rows = [
+        [
+            f"{label} (oracle)" if label in oracles else label,
+            f"{table.loc[label].mean():.1f}",
+            *_cells(table, label, best),
+        ]
+        for label in order
+    ]
+    return _table(["", "mean", *runs.graphs], rows, 1)
+
+
+def _cells(table: pd.DataFrame, label: str, best: pd.Series) -> list[str]:
+    """Return the cells of a row; the best of a column are bold."""
+    values = table.loc[label]
+    return [_cell(values[graph], bold=values[graph] == best[graph]) for graph in table]
+
+
+def sides(runs: Runs) -> str:
+    """Return plain accuracy at the last session: on all queries, on base classes and on new ones."""
+    parts = [runs.means(measure) for measure in ("plain", *BY_CLASS)]
+    order = parts[0].mean(axis=1).sort_values(ascending=False).index
+    rows = [
         [
             label,
-            f"{ranks[label]:.1f}" if label in ranks.index else "-",
             *(
-                _cell(table.loc[label, graph], bold=table.loc[label, graph] == best[graph])
-                for graph in runs.graphs
+                "{:.1f} ({:.1f} / {:.1f})".format(*(part.loc[label, g] for part in parts))
+                for g in runs.graphs
             ),
         ]
         for label in order
     ]
-    return _table(["", "mean rank", *runs.graphs], rows, 1)
+    return _table(["plain (base / new)", *runs.graphs], rows, 1)
 
 
 def _cell(value: float, *, bold: bool = False) -> str:
@@ -204,24 +264,64 @@ def _signed(value: float) -> str:
 
 
 def verdicts(runs: Runs) -> str:
-    """Return which rivals are behind our method, ahead of it, or neither, on each graph."""
-    asked = _analysis(runs.name)
+    """Return which rivals are worse than our method, better, or neither, on each graph."""
     rows = []
     for graph in runs.graphs:
-        hashes = {r["config_hash"] for r in runs.records if _graph(r) == graph}
-        (panel,) = (each for each in asked.panels if hashes & set(each.runs["config_hash"]))
-        names = panel.runs.drop_duplicates("label").set_index("label")
-        (own,) = names.index[names["method"] == OURS]
-        titles = dict(_labels(runs.records))
-        found: dict[str, list[str]] = {AHEAD: [], BEHIND: [], "": []}
-        for label in panel.labels:
-            if label == own or names.loc[label, "oracle"] or names.loc[label, "config_hash"] not in hashes:
-                continue
-            difference = asked.comparisons.pair(panel, own, label)
-            verdict = difference.verdict if difference is not None else ""
-            found[verdict if verdict in found else ""].append(titles[names.loc[label, "config_hash"]])
-        rows.append([graph, str(len(found[AHEAD])), _some(found[""]), _some(found[BEHIND])])
-    return _table(["", "rivals behind ours", "neither", "rivals ahead of ours"], rows, 1, left=(2, 3))
+        found = _verdicts(runs, graph)
+        names = {
+            verdict: [label for label, each in found.items() if each == verdict]
+            for verdict in (BETTER, WORSE, "")
+        }
+        rows.append([graph, str(len(names[BETTER])), _some(names[""]), _some(names[WORSE])])
+    heads = ["", "rivals significantly worse", "inconclusive or equivalent", "rivals significantly better"]
+    return _table(heads, rows, 1, left=(2, 3))
+
+
+def _verdicts(runs: Runs, graph: str) -> dict[str, str]:
+    """Return the verdict on our method against each rival: better, worse, or neither."""
+    asked = _analysis(runs.name)
+    hashes = {r["config_hash"] for r in runs.records if _graph(r) == graph}
+    (panel,) = (each for each in asked.panels if hashes & set(each.runs["config_hash"]))
+    names = panel.runs.drop_duplicates("label").set_index("label")
+    (own,) = (
+        label for label in names.index[names["method"] == OURS] if names.loc[label, "config_hash"] in hashes
+    )
+    titles = _labels(runs.records)
+    found = {}
+    for label in panel.labels:
+        if label == own or names.loc[label, "oracle"] or names.loc[label, "config_hash"] not in hashes:
+            continue
+        verdict = _verdict(runs.name, panel, own, label)
+        found[titles[names.loc[label, "config_hash"]]] = verdict if verdict in OPPOSITE else ""
+    return found
+
+
+def _verdict(name: str, panel: Panel, own: str, other: str) -> str:
+    """Return the verdict on `own` minus `other`, in the planned comparison by the tests that were planned."""
+    if name.startswith(PLANNED):
+        found = _planned(name)
+        if (panel.title, own, other) in found:
+            return found[panel.title, own, other]
+        return OPPOSITE.get(found[panel.title, other, own], "")
+    difference = _analysis(name).comparisons.pair(panel, own, other)
+    return difference.verdict if difference is not None else ""
+
+
+def controls(runs: Runs) -> str:
+    """Return our method against each rival under each control: mean difference, and verdicts per graph."""
+    rows = []
+    for condition, words in CONTROLS.items():
+        some = runs_of(runs.name, [condition])
+        means, ranks = some.means(), some.over_graphs.ranks.mean()
+        found = pd.DataFrame({graph: _verdicts(some, graph) for graph in some.graphs})
+        rows.append([words, some.ours, f"{ranks[some.ours]:.1f}", "", "", "", ""])
+        for label in ranks.drop(some.ours).sort_values().index:
+            difference = (means.loc[some.ours] - means.loc[label]).mean()
+            counts = [str(int((found.loc[label] == verdict).sum())) for verdict in (BETTER, "", WORSE)]
+            rows.append(["", label, f"{ranks[label]:.1f}", _signed(difference), *counts])
+    verdicts = f"ours {BETTER}", INCONCLUSIVE, f"ours {WORSE}"
+    heads = ["control", "method", "mean rank", "ours minus it", *verdicts]
+    return _table(heads, rows, 2)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -235,6 +335,12 @@ def _analysis(name: str) -> Analysis:
     return Analysis(as_results(records_of(name)))
 
 
+@cache
+def _planned(name: str) -> dict[Any, str]:
+    every = _analysis(name).differences.values()
+    return planned_verdicts({key: values for family in every for key, values in family.items()})
+
+
 def over_graphs(runs: Runs) -> str:
     """Return Wilcoxon's test over graphs of each rival, with Holm's correction."""
     means = runs.means()
@@ -246,29 +352,15 @@ def over_graphs(runs: Runs) -> str:
     rows = []
     for label, each in sorted(differences.items(), key=lambda pair: pair[1].mean()):
         decided = corrected[label] <= SEVERAL
-        verdict = ("behind" if each.mean() > 0 else "ahead") if decided else "not separated"
+        verdict = (WORSE if each.mean() > 0 else BETTER) if decided else INCONCLUSIVE
         numbers = [f"{each.mean():+.1f}", str(int((each > 0).sum())), _p(tests[label]), _p(corrected[label])]
         rows.append([label, *numbers, verdict])
-    heads = ["rival", "our method minus it", "graphs ahead", "p", "corrected p", "verdict"]
+    heads = ["rival", "ours minus it", "graphs where ours is higher", "p", "corrected p", "the rival is"]
     return _table(heads, rows, 1, left=(5,))
 
 
 def _p(value: float) -> str:
     return f"{value:.3f}" if value >= 0.0005 else "< 0.001"
-
-
-def changes(runs: Runs) -> str:
-    """Return what a setting changes for our method with its defaults, by graph."""
-    base = runs_of(f"{OURS}-11", [f"methods={OURS}"])
-    rows = []
-    for graph in runs.graphs:
-        cells = [graph]
-        for measure in ("macro", "plain"):
-            before, after = (each.scores(graph, measure).iloc[:, 0] for each in (base, runs))
-            cells += [_cell(before.mean()), _cell(after.mean()), _difference(after - before)]
-        rows.append(cells)
-    heads = ["macro: default", "with it", "change", "plain: default", "with it", "change"]
-    return _table(["", *heads], rows, 1)
 
 
 CALIBRATION = ("tempered_calibration_error", "calibration_error")
@@ -289,21 +381,22 @@ def calibration(runs: Runs) -> str:
 
 
 def archives() -> str:
-    """Return the archives: content, code, size and commands."""
+    """Return the archives: runs, the sum of their hours, content, and the spaces that make them."""
     from analysis.references.archives import names
 
     rows = []
     for name in names():
         found = archive_of(name)
-        commands = "; ".join(f"`{line}`" for line in found.header["commands"])
-        size = f"{found.path.stat().st_size / 1e6:.1f} MB"
-        rows.append([f"`{name}`", found.header["title"], f"{len(found.records):,}", size, commands])
-    return _table(["archive", "content", "runs", "size", "command"], rows, 2, left=(4,))
+        spaces = ", ".join(f"`{line.partition('--space ')[2]}`" for line in found.header["commands"])
+        seconds = sum(value for record in found.records for value in record["seconds"].values() if value)
+        numbers = [f"{len(found.records):,}", f"{seconds / 3600:.1f}"]
+        rows.append([f"`{name}`", *numbers, found.header["title"], spaces])
+    return _table(["archive", "runs", "hours", "content", "SPACE"], rows, 1, left=(3, 4))
 
 
 TABLES: Mapping[str, Callable[[Runs], str]] = {
     **{"means": means, "leads": leads, "verdicts": verdicts, "over-graphs": over_graphs},
-    **{"changes": changes, "calibration": calibration},
+    **{"main": main_table, "sides": sides, "controls": controls, "calibration": calibration},
 }
 
 
@@ -338,10 +431,6 @@ def value(argument: str) -> str:
     return VALUES[what](runs, *words)
 
 
-def _lead(runs: Runs, graph: str, measure: str = "macro") -> str:
-    return _difference(lead(runs, GRAPHS[graph], measure)[1])
-
-
 def _points(runs: Runs, graph: str, measure: str = "macro") -> str:
     return f"{abs(lead(runs, GRAPHS[graph], measure)[1].mean()):.1f}"
 
@@ -351,26 +440,25 @@ def _highest(runs: Runs, measure: str = "macro") -> str:
 
 
 def _ahead_of_all(runs: Runs) -> str:
-    asked = runs_of(runs.name)
-    lines = verdicts(asked).splitlines()[2:]
-    return str(sum(line.split(" | ")[2:] == ["none", "none |"] for line in lines))
+    found = [_verdicts(runs, graph).values() for graph in runs.graphs]
+    return str(sum(set(each) == {BETTER} for each in found))
 
 
 def _changed(runs: Runs, which: str) -> str:
-    base = runs_of(f"{OURS}-11", [f"methods={OURS}"]).means().loc[runs.ours, runs.graphs]
+    revision = runs.records[0]["revisions"]["method"]
+    base = runs_of(f"{OURS}-{revision}").means().loc[runs.ours, runs.graphs]
     found = base - runs.means().loc[runs.ours]
     return f"{found.mean() if which == 'mean' else found.max():.1f}"
 
 
 VALUES: Mapping[str, Callable[..., str]] = {
-    "lead": _lead,
     "points": _points,
     "highest": _highest,
     "ahead-of-all": _ahead_of_all,
     "loses": _changed,
     "graphs": lambda runs: str(len(runs.graphs)),
-    "mean": lambda runs, graph: f"{runs.means(oracles=True)[GRAPHS[graph]].iloc[0]:.1f}",
-    "rank": lambda runs: f"{runs.over_graphs.ranks.mean()[runs.ours]:.1f}",
+    "better-over-graphs": lambda runs: str(over_graphs(runs).count(f"{WORSE} |")),
+    "not-better-over-graphs": lambda runs: str(len(runs.means()) - 1 - over_graphs(runs).count(f"{WORSE} |")),
     "friedman": lambda runs: f"{_p(runs.over_graphs.friedman)}",
     "critical": lambda runs: f"{runs.over_graphs.critical_difference:.1f}",
     "tested": lambda runs: f"{_analysis(runs.name).comparisons.tested:,}",
