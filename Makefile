@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # Tests start many processes: what one of them compiled, the others read.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
-.PHONY: setup ablation test test-all test-oldest test-cluster faults lint docs clean
+.PHONY: setup ablation test test-all test-oldest test-cluster faults lint docs dist clean
 
 setup: $(READY)
 
@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 ablation: setup  ## what NLA, TLA and GPIL are worth, on an embedded dataset: a first look
 	$(BIN)/python study/launch.py --space ablation --quick
 
-test: setup  ## real studies come first: they wait for Ray half of their time, while other tests compute
+test: setup  ## real studies come first: they take longest
 	$(PYTEST) $(PARALLEL) -m "not slow"
 
 test-all: setup  ## also the slow tests and all notebooks of examples/
@@ -54,5 +54,16 @@ lint: setup
 docs: setup  ## the documentation site, in docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build/html
 
+# The wheel is installed into an empty environment, and runs outside the checkout.
+FRESH := .venv-dist
+dist: setup  ## sdist and wheel, in dist/: checked, installed into an empty environment, and one method run
+	rm -rf dist $(FRESH)
+	$(BIN)/pip install -qq build twine
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(FRESH)
+	$(FRESH)/bin/pip install -qq --constraint constraints.txt dist/*.whl
+	cd dist && ../$(FRESH)/bin/hagmeta --method sgc-ncm --dataset kanji --seeds 2
+
 clean:
-	rm -rf docs/_build $(VENV) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf docs/_build dist $(VENV) $(OLDEST) $(FRESH) .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ REGISTRIES = {
     "hagmeta.scenarios.metrics": "METRICS",
     "hagmeta.datasets": "DATASETS",
 }
+
+gc.disable()  # until all tests are collected: what imports make stays, so looking at it only takes time
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

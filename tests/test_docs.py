@@ -113,9 +113,11 @@ def test_wrong_spaces_get_one_line_with_their_place(text: str) -> None:
 
 def test_a_file_of_the_root_keeps_its_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "ROOT", tmp_path)
-    links = "[a](docs/guides/gpu.md#mps) [b](CHANGELOG.md) [c](.ci/run) [d](https://x.org) [e](#top)"
+    links = "[a](docs/guides/cluster.md#mps) [b](CHANGELOG.md) [c](.ci/run) [d](https://x.org) [e](#top)"
     (tmp_path / "CONTRIBUTING.md").write_text(links)
-    expected = "[a](../guides/gpu.md#mps) [b](changelog.md) [c](../../.ci/run) [d](https://x.org) [e](#top)"
+    expected = (
+        "[a](../guides/cluster.md#mps) [b](changelog.md) [c](../../.ci/run) [d](https://x.org) [e](#top)"
+    )
     assert reference.root_file("CONTRIBUTING.md") == expected
 
 

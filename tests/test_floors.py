@@ -9,8 +9,6 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 from hagmeta.methods import METHODS
 from hagmeta.scenarios import PROTOCOLS
 
@@ -58,9 +56,10 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(FILES[module].read_text())
 
 
-def imported(module: str) -> Iterator[str]:
+@cache
+def imported(module: str) -> tuple[str, ...]:
     """The modules that a file imports, wherever in it; of ours, the files that they are."""
-    yield from _imports(module, ast.walk(tree_of(module)))
+    return tuple(_imports(module, ast.walk(tree_of(module))))
 
 
 def imported_at_once(module: str) -> Iterator[str]:
@@ -109,29 +108,31 @@ def test_every_room_has_a_floor() -> None:
         assert sum(1 for path in folder.iterdir() if path.name != "__pycache__") <= 14
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_imports_run_downward(module: str) -> None:
-    package = module.split(".")[0]
-    at_once = set(imported_at_once(module))
+def test_imports_run_downward() -> None:
+    assert not [f"{module} imports {other}" for module in FILES for other in wrong_imports(module)]
+
+
+def wrong_imports(module: str) -> Iterator[str]:
+    """Yield what a file imports and must not."""
+    package, at_once = module.split(".")[0], set(imported_at_once(module))
     for other in imported(module):
         if module in FACE and other.split(".")[0] in ABOVE and other not in at_once:
             continue
         if other not in FILES:
-            assert other.split(".")[0] not in STRANGERS.get(package, ()), other
-            if package == "hagmeta":
-                assert other.split(".")[0] not in ROOMS_STRANGERS.get(room(module), ()), other
-            continue
-        above = PACKAGES.index(package) > PACKAGES.index(other.split(".")[0])
-        assert not above, f"{module} imports {other}, of a package above"
-        if package == "hagmeta" and room(module) != room(other):
-            assert FLOOR[room(module)] < FLOOR[room(other)], f"{module} imports {other}, of no lower floor"
-            assert (room(module), room(other)) not in NEVER, f"{module} imports {other}"
-        assert other != "study.launch", "it is a program, not a library"
-        if package == "study" and room(module) in STUDY and other.startswith("study."):
-            if room(other) in STUDY:
-                assert STUDY.index(room(module)) <= STUDY.index(room(other)), f"{module} imports {other}"
-            else:
-                assert room(other) in STUDY_TOP.get(room(module), ()), f"{module} imports {other}"
+            strangers = set(STRANGERS.get(package, ()))
+            strangers |= set(ROOMS_STRANGERS.get(room(module), ()) if package == "hagmeta" else ())
+            is_wrong = other.split(".")[0] in strangers
+        else:
+            is_wrong = (
+                PACKAGES.index(package) > PACKAGES.index(other.split(".")[0]) or other == "study.launch"
+            )
+            if package == "hagmeta" and room(module) != room(other):
+                is_wrong |= FLOOR[room(module)] >= FLOOR[room(other)] or (room(module), room(other)) in NEVER
+            if package == "study" and room(module) in STUDY and other.startswith("study."):
+                below = room(other) in STUDY and STUDY.index(room(module)) <= STUDY.index(room(other))
+                is_wrong |= not below and room(other) not in STUDY_TOP.get(room(module), ())
+        if is_wrong:
+            yield other
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -154,27 +155,31 @@ def test_analysis_knows_of_hagmeta_what_is_common_alone() -> None:
             assert all(other.startswith("hagmeta.common") for other in ours), (module, ours)
 
 
-@pytest.mark.parametrize("module", [m for m in FILES if m.startswith(("hagmeta", "study"))])
-def test_nobody_asks_for_a_protocol_or_a_method_by_name(module: str) -> None:
+def test_nobody_asks_for_a_protocol_or_a_method_by_name() -> None:
     """Names stand where the thing is declared and registered, and where a setting has its default."""
-    if module in ("hagmeta.methods", "hagmeta.scenarios"):  # the registries
-        return
     names = {*METHODS, *PROTOCOLS}
-    tree = tree_of(module)
-    asked = {
-        word.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Compare | ast.MatchValue | ast.Subscript | ast.Dict | ast.Set)
-        for word in ast.walk(node)
-        if isinstance(word, ast.Constant) and isinstance(word.value, str)
-    }
-    assert not asked & names
+    for module in FILES:
+        if not module.startswith(("hagmeta", "study")) or module in ("hagmeta.methods", "hagmeta.scenarios"):
+            continue  # the last two are the registries
+        asked = {
+            word.value
+            for node in ast.walk(tree_of(module))
+            if isinstance(node, ast.Compare | ast.MatchValue | ast.Subscript | ast.Dict | ast.Set)
+            for word in ast.walk(node)
+            if isinstance(word, ast.Constant) and isinstance(word.value, str)
+        }
+        assert not asked & names, module
 
 
-@pytest.mark.parametrize("module", [m for m in FILES if m.startswith("analysis")])
-def test_analysis_names_no_method(module: str) -> None:
+def test_analysis_names_no_method() -> None:
     """Titles, roles and the rest come from records. Docstrings may use the words."""
-    tree = tree_of(module)
+    for module in FILES:
+        if module.startswith("analysis"):
+            assert not words_of(tree_of(module)) & METHODS.keys(), module
+
+
+def words_of(tree: ast.Module) -> set[str]:
+    """Return the words of all texts but docstrings."""
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -187,5 +192,4 @@ def test_analysis_names_no_method(module: str) -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
     ]
-    words = {word for text in texts for word in re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", text.casefold())}
-    assert not words & METHODS.keys()
+    return {word for text in texts for word in re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", text.casefold())}

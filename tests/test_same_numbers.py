@@ -110,6 +110,7 @@ def test_a_constant_of_a_method_changes_its_digests_only(monkeypatch: pytest.Mon
     assert len(before) == 4 and {name for name in before if before[name] == after[name]} == {other}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cases", "module", "constant", "value"),
     [

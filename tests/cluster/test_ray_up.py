@@ -104,13 +104,14 @@ def test_a_study_on_a_cluster_of_ray_up_outlives_a_machine_that_is_cut_off(
     step("the study has ended")
     assert study.returncode == 0, output
     assert "3 at once" in output
-    assert "will be retried" in output
+    assert "it will run again" in output
     assert len(records()) == 32
 
     made.run(["ray", "rsync-down", mine, "/home/hagmeta/results/", f"{made.laptop.folder}/results/"])
     (state,) = (made.laptop.folder / "results").glob("smoke/tune/experiment_state-*.json")
     trials = [json.loads(told) for _, told in json.loads(state.read_text())["trial_data"]]
-    ran = Counter(trial["last_result"]["hostname"] for trial in trials)
+    told = [trial["last_result"] for trial in trials]  # empty if its machine was cut off before
+    ran = Counter(result["hostname"] for result in told if "hostname" in result)
     step(f"runs by machine: {dict(ran)}")
     assert set(ran) == set(NODES)
 
