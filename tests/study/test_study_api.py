@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +148,3 @@ def test_a_launch_whose_ray_does_not_start_ends_with_status_1(
     output = capsys.readouterr().out
     assert "0 of 10 planned runs are finished" in output
     assert "the last launch ended before any trial was finished" in output
-
-
-def test_the_package_is_run_as_a_program() -> None:
-    command = [sys.executable, "-m", "study", "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("usage: ")
