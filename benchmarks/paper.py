@@ -1,7 +1,7 @@
 """All of the paper at its own sizes on one GPU: how long it takes, and where the time goes.
 
 python benchmarks/paper.py --mps                  Tables 2 and 3 and Figure 3, 10 seeds, 1000 episodes
-python benchmarks/paper.py --mps --scale 0.1      a tenth of the training, and an extrapolation
+python benchmarks/paper.py --mps --scale 0.1      a tenth of the training
 python benchmarks/paper.py --device cpu --scale 0.001 --only amazon-clothing --seeds 2
 
 The datasets are random graphs of the paper's exact sizes. Our two bounds, frozen and joint, and the methods
@@ -12,6 +12,7 @@ Nothing is there before: pre-training is part of it.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +28,6 @@ import yaml
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from startup import read_report
 
 from hagmeta.common.command import Parser, show_error
 from hagmeta.common.errors import UserError, choose
@@ -81,8 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if trials:
         show_trials(trials, console)
         show_time(trials, began, ended, store, console)
-        if options.scale < 1:
-            extrapolate(trials, ended - began, amount, console)
     console.print(f"{missing} runs are missing, {failed} of them failed")
     return 1 if missing else 0
 
@@ -185,7 +183,7 @@ def read_trials(folder: Path) -> list[TrialTime]:
     """From what each trial reported to Ray Tune, and its records."""
     trials = []
     for path in sorted(folder.glob("*/result.json")):
-        result, records = read_report(path)
+        result, records = _read_report(path)
         if not records:  # failed
             continue
         spec = result["config"]["spec"]
@@ -205,6 +203,16 @@ def read_trials(folder: Path) -> list[TrialTime]:
             )
         )
     return trials
+
+
+def _read_report(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the last report of a trial to Tune, and the records of its runs; none if it failed."""
+    report: dict[str, Any] = json.loads(path.read_text().splitlines()[-1])
+    if "started" not in report:
+        return report, []
+    spec, runs = report["config"]["spec"], path.parents[2] / "runs"
+    keys = [(resolve(RunConfig.of(spec["configs"][place])).hash(), seed) for place, seed in spec["members"]]
+    return report, [json.loads((runs / config / f"{seed}.json").read_text()) for config, seed in keys]
 
 
 def show_trials(trials: list[TrialTime], console: Console) -> None:
@@ -300,24 +308,6 @@ def _writing_seconds(store: Store) -> float:
         for record in records:
             scratch.write(record)
         return time.perf_counter() - start
-
-
-def extrapolate(trials: list[TrialTime], wall: float, amount: dict[str, int], console: Console) -> None:
-    """What all of it would take: training in proportion; the sessions at least as they are."""
-    more = {phase: _more(trials, phase, name, FULL[name] / amount[name]) for phase, name in SCALED_BY.items()}
-    least = wall + more["pretrain"] + more["gpil"]
-    most = least + more["evaluate"]
-    console.print(
-        f"the whole would take {least / 60:.1f} to {most / 60:.1f} minutes. Basis: pretrain and gpil grow in "
-        "proportion to epochs and episodes, evaluate not at all (least) or in proportion to steps (most), "
-        "all else stays, and as many trials run at once. What a phase costs once is multiplied with it, and "
-        "that pre-training may stop early is not foreseen, so the truth is rather below."
-    )
-
-
-def _more(trials: list[TrialTime], phase: str, setting: str, times: float) -> float:
-    concerned = [trial for trial in trials if RunConfig.of(method=trial.method).applies(setting)]
-    return (times - 1) * _weighed(concerned, lambda trial: trial.phases[phase])
 
 
 if __name__ == "__main__":
