@@ -374,14 +374,7 @@ class Learner:
             given["encoder"] = ENCODERS.name_of(encoder)
         target, chosen = expanded(os.fspath(path)), as_device(device)
         state = load(target, given)
-        own = {key: value for key, value in state.config.canonical().items() if key not in NOT_HERE}
-        try:
-            learner = cls(seed=state.seed, device=chosen, **own)
-            unchanged = learner._resolved(state.evidence.known) == state.config
-        except UserError as error:
-            raise UserError(f"{target}: the saved learner is damaged ({error}).") from None
-        if not unchanged:
-            raise UserError(f"{target}: the saved learner is damaged (it has settings that no learner has).")
+        learner = cls(state.config.method, seed=state.seed, device=chosen)
         learner._config, learner._state = state.config, state
         return learner
 

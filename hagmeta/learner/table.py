@@ -23,7 +23,6 @@ from hagmeta.datasets.labels import is_unicode
 NodeId = Any  # a string, an integer, or another hashable value
 MOST_NAMED = 5  # names in a message
 SPARE = 2  # at most so many rows per node
-MOST_SLOTS = SPARE + 1  # slots of a graph are below this multiple of its number of nodes
 
 
 @dataclass(frozen=True)

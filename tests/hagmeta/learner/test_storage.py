@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tracemalloc
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +14,7 @@ import torch
 
 from hagmeta import Dataset, Learner, UserError
 from hagmeta.engine.engine import EngineState
-from hagmeta.learner.header import HEADER as HEADER_KEYS
-from hagmeta.learner.storage import OtherRevisionWarning
+from hagmeta.learner.storage import CHECKSUM, HEADER, OtherRevisionWarning, _checksum
 from hagmeta.methods import METHODS
 from hagmeta.testing import SMALL
 from tests.hagmeta.kinds import one_of_each_kind
@@ -34,15 +30,6 @@ from tests.hagmeta.learner.test_learner import (
 
 ROOT = Path(__file__).parents[3]
 OFFERED = [name for name, method in METHODS.items() if not method.traits.oracle]
-# Other values that a header may have; see `test_no_edit_of_a_header_ends_in_a_traceback`.
-ACCEPTED: dict[str, list[Any]] = {
-    "hagmeta": ["x", "a\0", "[" * 10**5],
-    "memory": [[]],
-    "played": [[]],
-    "seed": [0, 10**30, 10**400],
-    "step": [0],
-    "temperature": [0.5],
-}
 CHEAP: dict[str, Any] = {"method": "sgc-ncm", "features": "propagated", "device": "cpu"}
 
 
@@ -115,12 +102,14 @@ def assert_refused(path: Path, message: str) -> None:
     assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
 
 
-def change(path: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    """Change the header of a saved learner."""
+def change(path: Path, edit: Callable[[dict[str, Any]], Any], *, sealed: bool = True) -> None:
+    """Change the header of a saved learner; if `sealed`, with the checksum of the changed file."""
     arrays = dict(np.load(path))
-    header = json.loads(arrays["header"].tobytes())
+    header = json.loads(arrays[HEADER].tobytes())
     edit(header)
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    arrays[HEADER] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    if sealed:
+        arrays[CHECKSUM] = np.frombuffer(_checksum(arrays), dtype=np.uint8)
     with path.open("wb") as file:
         np.savez(file, **arrays)
 
@@ -134,99 +123,32 @@ def change(path: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
         ),
         (lambda h: h.update(method="lost"), "the method 'lost' is not loaded"),
         (lambda h: h["settings"].update(encoder="lost"), "the encoder 'lost' is not loaded"),
-        (lambda h: h.pop("labels"), "the saved learner is damaged .'labels' is missing."),
-        (lambda h: h.update(more=1), "the saved learner is damaged .'more' is unknown."),
-        (lambda h: h["settings"].update(dataset="debian"), "damaged"),
-        (lambda h: h["settings"].update(rehearsal="none"), "damaged"),
-        (lambda h: h["settings"].update(method="sgc-lda"), "damaged"),
-        (lambda h: h["settings"].update(n_way="3"), "damaged"),
-        (lambda h: h.update(method="joint"), "damaged"),
-        (lambda h: (h.update(method="joint"), h["settings"].update(method="joint")), "damaged"),
-        (lambda h: h["draws"][0]["state"].update(state=-1), "damaged .'draws'"),
-        (lambda h: h["labels"][0].__setitem__(0, True), "damaged .'labels' is"),
-        (lambda h: h["slots"][0].__setitem__(1, 10**12), "damaged .'slots' is"),
-        (lambda h: h["memory"].append([["n0"]]), "damaged .remembered classes differ"),
-        (lambda h: h["class_names"].pop(), "damaged .classes are missing."),
-        (lambda h: h["labels"][0].__setitem__(1, 77), "damaged .a label has no class."),
-        (lambda h: h["slots"][0].__setitem__(1, 5), "damaged .'slots' is .*; expected rows of a node id"),
-        (lambda h: h.update(temperature=0), "damaged .'temperature' is 0; expected a number above 0."),
-        (lambda h: h["columns"].__setitem__(0, 999), "damaged"),
-        (lambda h: h["settings"].update(hops="many"), "damaged"),
+        (lambda h: h["settings"].update(played=True), "the setting played is called simulated_sessions"),
         (lambda h: h.update(kind="cake"), "not a saved learner; expected a file"),
     ],
 )
-def test_an_inconsistent_file_is_refused(saved: Path, edit: Any, message: str) -> None:
+def test_a_file_of_another_version_is_refused(saved: Path, edit: Any, message: str) -> None:
     change(saved, edit)
     assert_refused(saved, message)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [pytest.param(key, marks=() if n % 4 == 0 else pytest.mark.slow) for n, key in enumerate(HEADER_KEYS)],
-)
-def test_no_edit_of_a_header_ends_in_a_traceback(saved: Path, graph: Dataset, key: str) -> None:
-    whole, accepted = saved.read_bytes(), []
-    odd = [None, True, -1, 0, 10**30, 10**400, 0.5, 1e400, float("nan"), "x", "a\0", "\ud800", [], [[]], {}]
-    odd += [[1, 1], ["a", "a"], [["n0", 0, 0]], [["n0", 10**12, 0]], {"a": 1}, "[" * 10**5]
-    for value in odd:
-        saved.write_bytes(whole)
-        change(saved, lambda header, value=value: header.update({key: value}))  # type: ignore[misc]
-        try:
-            learner = Learner.load(saved, device="cpu")
-        except UserError as error:
-            assert str(saved) in str(error) and "\n" not in str(error)
-        else:
-            learner.predict(graph)
-            accepted.append(value)
-    assert accepted == ACCEPTED.get(key, [])
-    saved.write_bytes(whole)
-    change(saved, lambda header: header.pop(key))
-    assert_refused(saved, "not a saved learner" if key in ("kind", "version") else f"'{key}' is missing")
+def test_parameters_of_another_version_are_refused(graph: Dataset, tmp_path: Path) -> None:
+    learner = Learner("proto-gcn", device="cpu", **{**SMALL, "k_shot": 2, "pretrain_epochs": 1})
+    path = learner.fit(graph, labels_of(graph)).save(tmp_path / "learner")
+    change(path, lambda header: header["settings"].update(hidden=9))
+    assert_refused(path, "proto-gcn has other parameters now than when the learner was saved")
 
 
-def test_unknown_entries_are_refused_without_reading_them(saved: Path) -> None:
-    learner, zeros = saved.read_bytes(), np.zeros(5 * 10**7, dtype=np.uint8)
-    for write in (np.savez, np.savez_compressed):
-        with saved.open("wb") as file:
-            write(file, **np.load(io.BytesIO(learner)), more=zeros)
-        tracemalloc.start()
-        assert_refused(saved, "'more' is unknown" if write is np.savez else "is compressed")
-        assert tracemalloc.get_traced_memory()[1] < 10**7
-        tracemalloc.stop()
-
-
-def test_sizes_are_checked_before_memory_is_allocated(saved: Path) -> None:
-    with zipfile.ZipFile(saved) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    size = len(entries["fits/svd/basis.npy"])
-    for shape in ((10**9, 10**9), (2**62, 4), (32, 33), (-32, -32), (32, 32, 1)):
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
-        entries["fits/svd/basis.npy"] = header.getvalue().ljust(size, b"\0")
-        with zipfile.ZipFile(saved, "w") as archive:
-            for name, content in entries.items():
-                archive.writestr(name, content)
-        assert_refused(saved, "damaged")
-
-
-def test_missing_and_repeated_entries_are_refused(saved: Path) -> None:
+def test_an_edited_file_is_refused(saved: Path) -> None:
     whole = dict(np.load(saved))
-    for name in whole.keys() - {"header"}:
-        with saved.open("wb") as file:
-            np.savez(file, **{key: value for key, value in whole.items() if key != name})
-        assert_refused(saved, f"'{name}' is missing")
-        with saved.open("wb") as file:
-            np.savez(file, **(whole | {name: whole[name][:-1]}))
-        assert_refused(saved, f"'{name}' has another s(ize|hape)")
-        with saved.open("wb") as file:
-            np.savez(file, **(whole | {name: whole[name].view(np.int64)}))
-        assert_refused(saved, f"'{name}' has another shape or type")
-    saved.write_bytes(b"")
-    with saved.open("wb") as file:
-        np.savez(file, **whole)
-    with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
-        archive.writestr("fits/svd/words.npy", archive.read("fits/svd/words.npy"))
-    assert_refused(saved, "its table of contents is damaged")
+    change(saved, lambda header: header["class_names"].reverse(), sealed=False)
+    assert_refused(saved, "the saved learner is damaged, or was edited")
+    for name in whole.keys() - {HEADER}:
+        others = {key: value for key, value in whole.items() if key != name}
+        for changed in (others, others | {name: whole[name][:-1]}, others | {name: whole[name][::-1]}):
+            with saved.open("wb") as file:
+                np.savez(file, **changed)
+            assert_refused(saved, "the saved learner is damaged, or was edited")
 
 
 def test_another_method_than_the_saved_one_is_refused(saved: Path) -> None:
