@@ -14,6 +14,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,18 @@ class DatasetSettings(Settings):
 LARGE = 32e6  # bytes of files or generated arrays; loading more takes about a second
 
 EMBEDDED = {module.INFO.name: module for module in (debian, foldoc, metamath, wordnet, bible, boost, kanji)}
-FROM_FILES = {"wordnet-full": wordnet.load_full, "ogbn-arxiv": arxiv.read}  # do not need PyG
+
+
+def _read_mat(name: str, folder: Path) -> Dataset:
+    """Read a downloaded graph in the ``.mat`` layout. The first of its files has the edges."""
+    prefix = sources.FILES[name][0].name.removesuffix(mat.SUFFIXES[0])
+    return mat.load(str(folder / prefix), name)
+
+
+FROM_FILES: dict[str, Callable[[Path], Dataset]] = {  # do not need PyG
+    **{name: partial(_read_mat, name) for name in ("amazon-clothing", "dblp", "amazon-electronics")},
+    **{"wordnet-full": wordnet.load_full, "ogbn-arxiv": arxiv.read},
+}
 _REGISTRY = {
     info.name: info
     for info in (*(module.INFO for module in EMBEDDED.values()), *sources.INFOS, *synthetic.INFOS)
@@ -194,10 +206,10 @@ def _read(name: str, root: Path) -> Dataset:
     download.fetch_all(sources.FILES[name], _raw_folder(name, root))
     if name in FROM_FILES:
         return FROM_FILES[name](_raw_folder(name, root))
-    from hagmeta.datasets.downloads import published, pyg_benchmarks
+    from hagmeta.datasets.downloads import pyg_benchmarks
     from hagmeta.datasets.formats import pyg
 
-    return (published.DATASETS | pyg.DATASETS | pyg_benchmarks.DATASETS)[name].read(name, root / name)
+    return (pyg.DATASETS | pyg_benchmarks.DATASETS)[name].read(name, root / name)
 
 
 def _made_by_plugin(name: str) -> Dataset:

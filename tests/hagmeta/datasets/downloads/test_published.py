@@ -1,9 +1,8 @@
-"""The datasets of PyTorch Geometric's kind, on small files of our own in place of the published ones."""
+"""Downloaded datasets, on small files of our own in place of the published ones."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from torch_geometric.datasets import CoraFull, Reddit2
 
 from hagmeta.common.errors import UserError
 from hagmeta.datasets import Dataset, fingerprint, load
-from hagmeta.datasets.downloads import published, sources
+from hagmeta.datasets.downloads import sources
 from hagmeta.datasets.downloads.download import RemoteFile, git_blob_id
 from hagmeta.datasets.formats import pyg
 
@@ -37,7 +36,6 @@ def small_clothing(
         for name in ("Small_network", "Small_train.mat", "Small_test.mat")
     )
     monkeypatch.setitem(sources.FILES, "amazon-clothing", files)
-    monkeypatch.setattr(published.AmazonClothing, "remote_files", files)
     return server
 
 
@@ -56,31 +54,6 @@ def test_mat_dataset_survives_a_cut_connection(
     with pytest.raises(UserError, match="cannot fetch Small_train"):
         load("amazon-clothing", tmp_path)
     assert fingerprint(load("amazon-clothing", tmp_path)) == fingerprint(graph)
-
-
-def test_mat_dataset_with_a_damaged_processed_file_says_so(small_clothing: Server, tmp_path: Path) -> None:
-    load("amazon-clothing", tmp_path)
-    shutil.rmtree(tmp_path / "prepared")  # with it nothing else is read
-    (tmp_path / "amazon-clothing/processed/data.pt").write_bytes(b"PK half a file")
-    with pytest.raises(UserError, match=f"^{tmp_path}/amazon-clothing: .* Delete the folder") as error:
-        load("amazon-clothing", tmp_path)
-    assert "\n" not in str(error.value)
-
-
-def test_mat_dataset_leaves_no_half_processed_file(
-    small_clothing: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Killed while torch writes: the next run must not find a data.pt.
-    def half(_: object, path: str) -> None:
-        Path(path).write_bytes(b"PK half a file")
-        raise OSError("no space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("torch_geometric.io.fs.torch_save", half)
-        with pytest.raises(UserError, match="no space left on device"):
-            load("amazon-clothing", tmp_path)
-    assert list((tmp_path / "amazon-clothing/processed").iterdir()) == []
-    load("amazon-clothing", tmp_path)
 
 
 def test_addresses_are_pygs_own() -> None:
