@@ -37,7 +37,6 @@ __all__ = [
     "Dataset",
     "DatasetInfo",
     "DatasetSettings",
-    "at_hand",
     "describe",
     "files_at_hand",
     "fingerprint",
@@ -144,15 +143,6 @@ def load(reference: str | os.PathLike[str] | Dataset, root: Path) -> Dataset:
         dataset = prepared.load(name, made_from, root / "prepared", lambda: _read(name, root))
     object.__setattr__(dataset, "origin", name)
     return dataset
-
-
-def at_hand(root: Path) -> tuple[str, ...]:
-    """Return the names of embedded and downloaded datasets, without generated ones."""
-    return tuple(
-        name
-        for name in _REGISTRY
-        if name in EMBEDDED or (name in sources.FILES and describe(name, root).on_disk)
-    )
 
 
 def files_at_hand(reference: str | os.PathLike[str]) -> list[Path]:

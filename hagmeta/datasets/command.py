@@ -1,9 +1,8 @@
-"""`python -m hagmeta datasets`: list and describe datasets, write a page about them, convert files."""
+"""`python -m hagmeta datasets`: list and describe datasets, and convert files."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,17 +13,14 @@ from rich.text import Text
 from hagmeta import datasets
 from hagmeta.common.command import Parser, as_typed
 from hagmeta.common.errors import UserError
-from hagmeta.common.files.files import writing, written_whole
+from hagmeta.common.files.files import writing
 from hagmeta.common.files.home import home
 from hagmeta.common.files.outputs import Kind, check_output
 from hagmeta.datasets import Dataset
-from hagmeta.datasets.descriptions.page import render
 from hagmeta.datasets.descriptions.show import datasets_table, summary_view
-from hagmeta.datasets.descriptions.summary import Summary, summary_of
+from hagmeta.datasets.descriptions.summary import summary_of
 from hagmeta.datasets.formats import npz
 from hagmeta.datasets.formats.convert import NODES_PER_WORD, Columns, convert, count
-
-PAGE_START = b"<title>Datasets</title>"  # within the first bytes of a page
 
 
 def _is_graph(path: Path) -> bool:
@@ -32,13 +28,7 @@ def _is_graph(path: Path) -> bool:
         return {"edges.npy", "labels.npy"} <= set(archive.namelist())
 
 
-def _is_page(path: Path) -> bool:
-    with path.open("rb") as file:
-        return PAGE_START in file.read(1000)
-
-
 GRAPH = Kind("a graph in .npz format", _is_graph)
-PAGE = Kind("a page about datasets", _is_page)
 
 
 def datasets_command(arguments: Sequence[str]) -> None:
@@ -46,43 +36,15 @@ def datasets_command(arguments: Sequence[str]) -> None:
     if list(arguments[:1]) == ["convert"]:
         _convert(_convert_parser().options(arguments[1:]))
         return
-    options = _parser().options(arguments)
-    if options.report:
-        _report(options.report, options.names, options.force)
-    elif options.names:
-        console = Console(highlight=False)
-        for name in options.names:
-            if name != options.names[0]:
-                console.print()
-            console.print(summary_view(_summary(name)))
-    else:
-        root = home() / "data"
-        Console().print(datasets_table([datasets.describe(name, root) for name in datasets.names()]))
-
-
-def _summary(name: str) -> Summary:
-    root = home() / "data"
-    with Console(stderr=True).status(Text(f"analysing {name}"), spinner="line"):
-        return summary_of(datasets.load(name, root), datasets.describe(name, root))
-
-
-def _report(out: Path, names: Sequence[str], force: bool) -> None:
-    """Write a page about the available datasets and those in ``names``."""
-    if out.suffix != ".html":
-        raise UserError(
-            f"--report {out}: expected a file name that ends in .html. Put dataset names before --report."
-        )
-    check_output("--report", out, PAGE, inputs=names, force=force)
-    root = home() / "data"
+    names, root, console = _parser().options(arguments).names, home() / "data", Console(highlight=False)
     for name in names:
-        datasets.describe(name, root)  # report an unknown name before the slow part
-    shown = list(dict.fromkeys([*datasets.at_hand(root), *names]))
-    command = shlex.join(["python", "-m", "hagmeta", "datasets", *names, "--report", str(out)])
-    page = render([_summary(name) for name in shown], command)
-    with writing("--report", out), written_whole(out) as partial:
-        # File names may contain bytes that are not valid UTF-8.
-        partial.write_text(page, encoding="utf-8", errors="replace")
-    print(f"wrote {out}: {', '.join(shown)}")
+        if name != names[0]:
+            console.print()
+        with Console(stderr=True).status(Text(f"analysing {name}"), spinner="line"):
+            summary = summary_of(datasets.load(name, root), datasets.describe(name, root))
+        console.print(summary_view(summary))
+    if not names:
+        Console().print(datasets_table([datasets.describe(name, root) for name in datasets.names()]))
 
 
 def _convert(options: argparse.Namespace) -> None:
@@ -90,8 +52,7 @@ def _convert(options: argparse.Namespace) -> None:
     if out.suffix != ".npz":
         raise UserError(f"--out {out}: expected a file name that ends in .npz.")
     check_output("--out", out, GRAPH, inputs=[options.edges, options.nodes], force=options.force)
-    columns = Columns(options.id, options.label, options.text, tuple(options.numeric or ()))
-    converted = convert(options.edges, options.nodes, columns)
+    converted = convert(options.edges, options.nodes, columns_of(options))
     made = Dataset(out.stem, *converted.graph)
     with writing("--out", out):
         npz.save(out, made)
@@ -115,15 +76,6 @@ def _parser() -> Parser:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="dataset to describe: a listed name, FILE.npz or mat:PREFIX"
     )
-    parser.add_argument(
-        "--report",
-        nargs="?",
-        type=Path,
-        const=Path("datasets.html"),
-        metavar="FILE.html",
-        help="write an HTML page about the given, embedded and downloaded datasets [datasets.html]",
-    )
-    parser.add_force()
     return parser
 
 
@@ -153,8 +105,16 @@ def _convert_parser() -> Parser:
         "--out", type=Path, required=True, metavar="FILE.npz", help="file to write; replaces an older graph"
     )
     parser.add_force()
+    add_columns(parser)
+    return parser
+
+
+def add_columns(parser: Parser) -> None:
+    """Add the options that name the columns of a node table; see `columns_of`."""
     parser.add_argument("--id", default="id", metavar="COLUMN", help="column with node ids [id]")
-    parser.add_argument("--label", default="label", metavar="COLUMN", help="column with classes [label]")
+    parser.add_argument(
+        "--label", default="label", metavar="COLUMN", help="column with classes; empty: no label [label]"
+    )
     features = parser.add_mutually_exclusive_group()
     features.add_argument(
         "--text",
@@ -167,4 +127,9 @@ def _convert_parser() -> Parser:
         metavar="COLUMN",
         help="columns that become dense features [all except id and label]",
     )
-    return parser
+
+
+def columns_of(options: argparse.Namespace, *, needs_labels: bool = True) -> Columns:
+    """Return the columns of a node table that `options` name."""
+    numeric = tuple(options.numeric or ())
+    return Columns(options.id, options.label, options.text, numeric, needs_labels=needs_labels)

@@ -18,7 +18,8 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import writing, written_whole
 from hagmeta.common.files.outputs import Kind, check_output
 from hagmeta.datasets.base import Dataset
-from hagmeta.datasets.formats.convert import Columns, convert
+from hagmeta.datasets.command import add_columns, columns_of
+from hagmeta.datasets.formats.convert import convert
 from hagmeta.learner.learner import LIKELY, Learner, check_unknown, own_labels
 from hagmeta.learner.storage import LEARNER
 
@@ -171,9 +172,7 @@ def _graph(options: argparse.Namespace, *, labelled: bool) -> Dataset:
         raise UserError("expected either --nodes and --edges, or --dataset.")
     if options.dataset is not None:
         return load_dataset(options.dataset)
-    numeric = tuple(options.numeric or ())
-    columns = Columns(options.id, options.label, options.text, numeric, needs_labels=labelled)
-    converted = convert(options.edges, options.nodes, columns)
+    converted = convert(options.edges, options.nodes, columns_of(options, needs_labels=labelled))
     for note in converted.notes:
         print(note)
     return Dataset(options.nodes.stem, *converted.graph)
@@ -199,13 +198,7 @@ def _parser(name: str, description: str) -> Parser:
     )
     add("--edges", type=Path, metavar="FILE", help="edge list with two node ids per line")
     add("--dataset", metavar="NAME", help="instead of --nodes and --edges: FILE.npz or a dataset name")
-    add("--id", default="id", metavar="COLUMN", help="column with node ids [id]")
-    add("--label", default="label", metavar="COLUMN", help="column with classes; empty: no label [label]")
-    features = parser.add_mutually_exclusive_group()
-    features.add_argument("--text", metavar="COLUMN", help="column whose words become features")
-    features.add_argument(
-        "--numeric", nargs="+", metavar="COLUMN", help="columns that become features [all others]"
-    )
+    add_columns(parser)
     add("--device", choices=["auto", "cpu", "cuda"], default="auto", help="where to compute [auto]")
     parser.add_force()
     return parser

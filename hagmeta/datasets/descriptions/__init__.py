@@ -1,1 +1,1 @@
-"""Descriptions of graphs: numbers, tables and a page."""
+"""Descriptions of graphs: numbers and tables."""

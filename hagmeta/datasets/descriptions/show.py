@@ -60,8 +60,8 @@ def share(part: int, whole: int) -> str:
     return f"{part:,} ({rounded})" if part else "none"
 
 
-def facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield names and values of the facts that the terminal and the page show."""
+def _fact_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield names and values of facts about a dataset."""
     yield "nodes", f"{summary.nodes:,}"
     yield "edges", f"{summary.edges:,}"
     yield "features", summary.features_described
@@ -89,7 +89,7 @@ def _grid() -> Table:
 
 def _facts(summary: Summary) -> Table:
     grid = _grid()
-    for name, value in facts(summary):
+    for name, value in _fact_rows(summary):
         grid.add_row(Text(name, "dim"), Text(value))
     return grid
 

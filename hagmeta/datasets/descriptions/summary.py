@@ -43,7 +43,6 @@ class Summary:
     homophily_by_chance: float  # the expected value if edge ends were shuffled
     isolated: int
     degree_quantiles: dict[str, int]
-    degrees: list[Row]  # nodes by degree: 0, 1, 2, 3-4, 5-8, ...
     without_features: int
     probes: list[Probe]
 
@@ -82,7 +81,6 @@ def summary_of(dataset: Dataset, info: DatasetInfo) -> Summary:
         homophily_by_chance=by_chance,
         isolated=int(np.sum(degree == 0)),
         degree_quantiles=dict(zip(QUANTILES, map(int, quantiles), strict=True)),
-        degrees=_binned(degree),
         without_features=int(np.sum(filled == 0)),
         probes=probe(dataset),
     )
@@ -96,15 +94,3 @@ def _homophily(dataset: Dataset) -> tuple[float, float]:
         return 0.0, 0.0
     ends = np.bincount(joined.ravel())
     return float(np.mean(joined[:, 0] == joined[:, 1])), float(np.sum((ends / ends.sum()) ** 2))
-
-
-def _binned(degree: np.ndarray) -> list[Row]:
-    """Count nodes by degree. From degree 3 on, the upper limit of each bin doubles."""
-    bins = np.where(degree == 0, 0, 1 + np.ceil(np.log2(np.maximum(degree, 1))).astype(int))
-    return [(_bin_name(b), int(count)) for b, count in enumerate(np.bincount(bins))]
-
-
-def _bin_name(number: int) -> str:
-    if number < 3:
-        return str(number)
-    return f"{2 ** (number - 2) + 1:,}-{2 ** (number - 1):,}"

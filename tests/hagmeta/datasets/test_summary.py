@@ -11,7 +11,7 @@ from hagmeta.__main__ import main
 from hagmeta.datasets import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.base import make_dataset
 from hagmeta.datasets.descriptions.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
-from hagmeta.datasets.descriptions.show import facts
+from hagmeta.datasets.descriptions.show import _fact_rows
 from hagmeta.datasets.descriptions.summary import Fold, Summary, summary_of
 from hagmeta.datasets.formats import npz
 
@@ -42,15 +42,8 @@ def test_the_numbers_of_a_small_graph() -> None:
     assert summary.degree_quantiles == {
         **{"min": 0, "25%": 1, "median": 1, "75%": 2, "90%": 2, "99%": 2, "max": 2}
     }
-    assert summary.degrees == [("0", 1), ("1", 2), ("2", 2)]
     assert summary.chance == 0.5
     assert summary.probes == [], "no class has five nodes"
-
-
-def test_degrees_are_binned_by_powers_of_two() -> None:
-    # A star: one node of degree 9, nine of degree 1.
-    summary = look([[0, other] for other in range(1, 10)], [0] * 10)
-    assert summary.degrees == [("0", 0), ("1", 9), ("2", 0), ("3-4", 0), ("5-8", 0), ("9-16", 1)]
 
 
 def test_many_classes_are_folded_in_the_middle() -> None:
@@ -110,12 +103,12 @@ def test_nodes_without_a_label_are_counted_and_not_asked(dense: bool) -> None:
     labels = dataset.labels.copy()
     labels[:25] = UNLABELLED  # half of a class
     summary = summary_of(replace(dataset, labels=labels), INFO)
-    assert ("nodes without a label", "25 (12.5 %)") in facts(summary)
+    assert ("nodes without a label", "25 (12.5 %)") in _fact_rows(summary)
     assert dict(summary.classes) == {"0": 25, "1": 50, "2": 50, "3": 50}
     assert summary.homophily == 1  # of edges between two nodes with labels
     by_features, by_neighbours, _ = (probe.accuracy for probe in summary.probes)
     assert by_features == 1 and by_neighbours > 0.95
-    assert "nodes without a label" not in dict(facts(summary_of(dataset, INFO)))
+    assert "nodes without a label" not in dict(_fact_rows(summary_of(dataset, INFO)))
 
 
 def test_a_graph_whose_labelled_nodes_share_no_edge_is_described() -> None:
