@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 from hagmeta.common.version import __version__
 
 if TYPE_CHECKING:
-    from hagmeta.api.calls import load_dataset, open_study, report, run, study
+    from hagmeta.api.calls import load_dataset, run
     from hagmeta.api.calls import load_dataset as load
-    from hagmeta.api.result import Comparison, Result, compare
+    from hagmeta.api.comparison import Comparison, compare
+    from hagmeta.api.result import Result
+    from hagmeta.api.studies import open_study, report, study
     from hagmeta.common.errors import Diverged, UserError
     from hagmeta.common.settings.domains import Choice, Number, Whole
     from hagmeta.common.settings.setting import setting
@@ -65,7 +67,10 @@ __all__ = [
     "study",
 ]
 _HOMES = {
-    "hagmeta.api.calls": ("load_dataset", "open_study", "report", "run", "study"),
+    "hagmeta.api.calls": ("load_dataset", "run"),
+    "hagmeta.api.comparison": ("Comparison", "compare"),
+    "hagmeta.api.result": ("Result",),
+    "hagmeta.api.studies": ("open_study", "report", "study"),
     "hagmeta.common.settings.domains": ("Choice", "Number", "Whole"),
     "hagmeta.common.errors": ("Diverged", "UserError"),
     "hagmeta.common.settings.setting": ("setting",),
@@ -76,7 +81,6 @@ _HOMES = {
     "hagmeta.methods.base": ("Method", "MethodSettings"),
     "hagmeta.layers.encoders.base": ("Encoder",),
     "hagmeta.scenarios.metrics": ("Metric",),
-    "hagmeta.api.result": ("Comparison", "Result", "compare"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _ALIASES = {"load": "load_dataset"}

@@ -17,7 +17,8 @@ from rich.console import Console
 from hagmeta.common.command import plain_console
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.home import make_home
-from hagmeta.config.run_config import RunConfig, remarks
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import check_features
 from hagmeta.scenarios import ProtocolSettings

@@ -40,7 +40,6 @@ GROUPS = {  # headings, and the classes that declare the settings below them
     "Task": ("TaskSettings",),
     "Labels": ("LabelSettings",),
     "Inputs and encoder": (
-        "InputSettings",
         "GraphSettings",
         "LayerSettings",
         "GatSettings",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import Field, dataclass, fields, make_dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -29,8 +29,8 @@ from hagmeta.config.settings import PhaseSettings
 from hagmeta.datasets import DatasetSettings
 from hagmeta.datasets.prepared import file_identity
 from hagmeta.layers.encoders.registry import ENCODERS
-from hagmeta.methods import METHODS, MetaTraining, SessionLearning
-from hagmeta.scenarios import PROTOCOLS, make_protocol
+from hagmeta.methods import METHODS, MetaTraining
+from hagmeta.scenarios import PROTOCOLS
 from hagmeta.scenarios.scenario import LEAST_BASE
 from hagmeta.scenarios.splits import SplitFor, common_classes
 from hagmeta.scenarios.streams import check_ways, half_of
@@ -218,9 +218,10 @@ def _class_of(groups: Iterable[Any]) -> Any:
     return made
 
 
-def _declared(group: type) -> list[str]:
+def _declared(group: Any) -> list[str]:
     """Return the settings that a class declares, without those of its bases."""
-    return [name for name in vars(group).get("__annotations__", {}) if name in group.__dataclass_fields__]  # type: ignore[attr-defined]
+    own = vars(group).get("__annotations__", {})
+    return [item.name for item in fields(group) if item.name in own]
 
 
 def settings_of(kind: Any) -> dict[str, Field[Any]]:
@@ -301,7 +302,7 @@ def resolve(config: RunConfig) -> RunConfig:
             f"novel-train and novel-test classes in the class_order of {without_hash(config.dataset)}."
         )
     if classes is None:
-        classes, small = _proposed(
+        classes, small = proposed_split(
             config.dataset, (SplitFor(n_way, k_shot, config.protocol, config.query_shot),)
         )
         drop_small = drop_small or small > 0
@@ -339,25 +340,7 @@ def _check_episodes(config: RunConfig) -> None:
         )
 
 
-def common_split(configs: Sequence[RunConfig]) -> tuple[tuple[int, int, int], int]:
-    """Propose one class split for resolved configurations of a graph, as `resolve` does for each alone.
-
-    Return the split, and the number of classes that are too small for one of the configurations.
-    """
-    tasks = [
-        SplitFor(config.n_way or 0, config.k_shot or 0, config.protocol, config.query_shot)
-        for config in configs
-    ]
-    return _proposed(configs[0].dataset, tuple(sorted(set(tasks))))
-
-
-def is_proposed(config: RunConfig) -> bool:
-    """Return whether `resolve` proposes the class split of `config`."""
-    given = config.classes or datasets.describe(config.dataset, Path()).class_split
-    return given is None and config.split != "fixed"
-
-
-def _proposed(dataset: str, tasks: tuple[SplitFor, ...]) -> tuple[tuple[int, int, int], int]:
+def proposed_split(dataset: str, tasks: tuple[SplitFor, ...]) -> tuple[tuple[int, int, int], int]:
     """Return a class split for a graph without one, and how many of its classes are too small."""
     files = tuple(file_identity(path) for path in datasets.files_at_hand(dataset) if path.is_file())
     return _proposed_once(dataset, files, tasks)
@@ -455,62 +438,3 @@ def pack_key(config: RunConfig) -> Hashable:
         value = getattr(config, name)
         key.append((name, value if name not in differ or value in item.metadata["branches"] else "other"))
     return tuple(key)
-
-
-def remarks(config: RunConfig) -> list[str]:
-    """Return what a user should know about a resolved configuration before it runs."""
-    assert config.classes and config.n_way and config.sessions
-    notes = [note for note in [vars(config).get("_proposal", "")] if note]
-    simulated = config.groups[1]
-    if simulated and not config.classes[1]:
-        notes.append(
-            f"there are no novel-train classes, so the seed draws {simulated} of the {config.classes[0]} "
-            "base classes to play new ones in training; metrics count them as base classes"
-        )
-    left = config.classes[2] - config.sessions * config.n_way
-    if left:
-        notes.append(
-            f"{left} of {config.classes[2]} novel-test classes never arrive: sessions x n_way is "
-            f"{config.sessions} x {config.n_way}"
-        )
-    method, protocol = METHODS[config.method], make_protocol(config)
-    if method.traits.oracle and protocol.has_oracles:
-        notes.append(f"{config.method} is an oracle: it reads the train labels of every class seen so far")
-    notes += method.remarks(config)
-    held_out = method.session_learning is SessionLearning.HELD_OUT and not method.traits.oracle
-    if held_out and config.k_shot == 1 and config.finetune_steps and not protocol.scores_while_learning:
-        nothing = "and no earlier labels can be read again, so nothing is fine-tuned"
-        prototypes = "so new classes take part in fine-tuning as prototypes only"
-        notes.append(
-            "with `k_shot: 1` no support can be held out, "
-            + (nothing if config.rehearsed == 0 else prototypes)
-        )
-    if not runs_in_packs(config):
-        kind, name = ("encoder", config.encoder) if method.packs else ("method", config.method)
-        name = without_hash(name.rpartition(":")[2])
-        notes.append(
-            f"the {kind} {name} runs one seed at a time, without packs and checkpoints, and is slower"
-        )
-    notes += _transductive_remarks(config) if config.unlabelled_nodes == "all" else []
-    return notes + protocol.remarks()
-
-
-def _transductive_remarks(config: RunConfig) -> list[str]:
-    """Return what makes the predictions of a run depend on unlabelled nodes, if settings do."""
-    notes = []
-    if config.smoothing:
-        notes.append(
-            "smoothing makes predictions transductive: the scores of a query also depend on its visible "
-            "neighbours"
-        )
-    if config.prior == "estimated":
-        notes.append(
-            "`prior: estimated` makes predictions transductive: it estimates class shares from visible "
-            "unlabelled nodes, including queries"
-        )
-    if config.self_training:
-        notes.append(
-            "self_training learns from visible unlabelled nodes, including queries, with the method's own "
-            "predictions as labels"
-        )
-    return notes

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from hagmeta.common.plugins.identity import DIGITS
-from hagmeta.datasets.clean import UNLABELLED
+from hagmeta.datasets.clean import NOT_GIVEN, UNLABELLED
 from hagmeta.datasets.features import Features, Kind, described, kind_of
 from hagmeta.datasets.formats.arrays import clean_graph
 
@@ -73,7 +73,7 @@ class Dataset:
     class_names: tuple[str, ...]
     node_ids: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
-    kind: Kind = None  # type: ignore[assignment]  # it is never None once the dataset is made
+    kind: Kind = NOT_GIVEN
     class_order: np.ndarray | None = None
     supports: np.ndarray | None = None
     node_order: np.ndarray | None = None
@@ -81,7 +81,7 @@ class Dataset:
     origin: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.kind is None or (self.kind == "counts" and isinstance(self.features, np.ndarray)):
+        if self.kind is NOT_GIVEN or (self.kind == "counts" and isinstance(self.features, np.ndarray)):
             object.__setattr__(self, "kind", kind_of(self.features))
 
     def __repr__(self) -> str:

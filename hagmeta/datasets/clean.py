@@ -11,6 +11,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import reason, require_readable
 
 UNLABELLED = -1  # label of a node without a class
+NOT_GIVEN: Any = None  # default of a value that is found out from others
 
 
 def as_array(values: Any, source: str, key: str, dtype: type | None = None) -> np.ndarray:

@@ -20,7 +20,8 @@ from hagmeta.common.files.outputs import Kind, check_output
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.command import add_columns, columns_of
 from hagmeta.datasets.formats.convert import convert
-from hagmeta.learner.learner import LIKELY, Learner, check_unknown, own_labels
+from hagmeta.learner.evidence import check_unknown, own_labels
+from hagmeta.learner.learner import LIKELY, Learner
 from hagmeta.learner.storage import LEARNER
 
 DIGITS = 6  # of probabilities

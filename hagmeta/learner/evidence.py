@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hagmeta.common.errors import UserError, shown
+from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.datasets.labels import is_missing, is_unicode
-from hagmeta.learner.table import NodeId, as_value, listed_ids, plain
+from hagmeta.learner.table import NodeId, as_value, ids_of, listed_ids, plain
 
 MOST_NAMED = 5  # names in a message
 LARGEST = 10**100  # of classes that are whole numbers; Python does not print very large ones
@@ -150,3 +151,20 @@ def check_name(name: str, where: str) -> None:
     """Raise an error if files and arrays cannot keep `name` as it is. `where` begins the message."""
     if not is_unicode(name) or "\0" in name:  # numpy drops NUL characters at the end
         raise UserError(f"{where} {shown(name)}; expected Unicode text without NUL characters.")
+
+
+def check_unknown(name: Any, classes: Sequence[str], argument: str) -> None:
+    """Raise an error if `name` is no text, or the name of a known class."""
+    if not isinstance(name, str):
+        raise UserError(f"{argument} is {shown(name)}; expected a name, as text.")
+    check_name(name, f"{argument} is")
+    if name in classes:
+        raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
+
+
+def own_labels(dataset: Dataset) -> dict[NodeId, str]:
+    """Return the class names of the labelled nodes of a graph, by node id."""
+    for name in dataset.class_names:
+        check_name(name, f"{dataset.name} holds the class")
+    pairs = zip(ids_of(dataset), dataset.labels.tolist(), strict=True)
+    return {node: dataset.class_names[label] for node, label in pairs if label != UNLABELLED}

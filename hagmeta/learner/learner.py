@@ -3,49 +3,54 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.special import softmax
 
 from hagmeta.api.calls import Graph, as_device
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files.files import expanded
 from hagmeta.common.plugins.identity import without_hash
 from hagmeta.config.run_config import RunConfig, resolve
-from hagmeta.datasets.base import UNLABELLED, Dataset
+from hagmeta.datasets.base import Dataset
 from hagmeta.engine.cache import Fits
 from hagmeta.engine.engine import SessionEngine
 from hagmeta.engine.options import RunOptions
 from hagmeta.engine.run import check_features, pretrain
-from hagmeta.engine.scores.readout import TINY
-from hagmeta.engine.scores.temperature import fitted_temperature
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.layers.encoders.registry import ENCODERS
-from hagmeta.learner.evidence import check_name, labels_by_class, labels_by_node
+from hagmeta.learner.calibration import Answers, answers_of, calibrated, key_of
+from hagmeta.learner.evidence import check_unknown, labels_by_class, labels_by_node, own_labels
 from hagmeta.learner.fitting import check_classes, draw_evidence
-from hagmeta.learner.novelty import fitted_novelty
-from hagmeta.learner.state import Found, State, answers, engine_of, learn_session, make_context, new_engine
+from hagmeta.learner.state import (
+    State,
+    answers,
+    engine_of,
+    learn_session,
+    learns_once,
+    make_context,
+    new_engine,
+)
 from hagmeta.learner.storage import load, save
 from hagmeta.learner.table import (
     Columns,
     NodeId,
     Table,
     as_graph,
+    check_nodes,
     ids_of,
     kept_slots,
     listed_ids,
     make_table,
     slots_of,
-    unknown_features,
+    warn_of_other_nodes,
+    warn_of_unknown_features,
 )
 from hagmeta.methods import METHODS
-from hagmeta.methods.base import Method, SessionLearning
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress
 
@@ -53,10 +58,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LIKELY = 0.5  # a node with a higher probability belongs to no known class
-COLDEST = 0.1  # the lowest temperature of probabilities
 NAME = "learner@000000000000"  # the dataset of the configuration: no registered one
 N_WAY = 3  # new classes per session, unless set
-FEW_SHARED = 0.5  # warn if a graph has a smaller share of the nodes that the learner knows
 # Settings of the study that a learner does not have, and what it does instead.
 NOT_HERE = {
     "dataset": "the graph is an argument of `fit`",
@@ -72,14 +75,6 @@ NOT_HERE = {
     "rehearsal": "a learner keeps all labels",
     "self_training": "predicted labels are not kept",
 }
-
-
-class FewSharedNodesWarning(UserWarning):
-    """A graph shares few node ids with the graph that the learner learnt from."""
-
-
-class UnknownFeaturesWarning(UserWarning):
-    """A graph has features that the learner was not fitted on. It ignores them."""
 
 
 class Learner:
@@ -134,7 +129,7 @@ class Learner:
             )
         self.seed, self.device = seed, as_device(device)
         self._state: State | None = None
-        self._last: _Answers | None = None  # of the last graph
+        self._last: Answers | None = None  # of the last graph
         self._reported: set[str] = set()
 
     def __repr__(self) -> str:
@@ -185,7 +180,7 @@ class Learner:
         dataset = as_graph(data)
         given = own_labels(dataset) if labels is None else labels_by_node(labels, argument="labels")
         held_out = None if validation is None else labels_by_node(validation, argument="validation")
-        _check_nodes(dataset, [*given, *(held_out or ())], "labels")
+        check_nodes(dataset, [*given, *(held_out or ())], "labels")
         config = self._resolved(check_classes(given))
         evidence = draw_evidence(given, held_out, config, self.seed)
         check_features(config, dataset)
@@ -199,7 +194,7 @@ class Learner:
             pack = pretrain(context)
             meta_train(context, pack)
             found = learn_session(state, table, new_engine(context, pack))
-        self._last = _calibrated(dataset, state, table, found)
+        self._last = calibrated(dataset, state, table, found)
         self._state, self._reported = state, set()
         return self
 
@@ -223,7 +218,7 @@ class Learner:
         state = self._fitted
         by_name = labels_by_class(labels, argument="labels")
         dataset = as_graph(data)
-        _check_nodes(dataset, [node for nodes in by_name.values() for node in nodes], "labels")
+        check_nodes(dataset, [node for nodes in by_name.values() for node in nodes], "labels")
         self._report(dataset)
         slots = kept_slots(slots_of(ids_of(dataset), state.slots), state.slots)
         table = make_table(dataset, slots, state.columns)
@@ -245,7 +240,7 @@ class Learner:
                 evidence.sessions.append(len(new[: state.config.n_way]))
                 new = new[state.config.n_way :]
                 found = learn_session(state, table, self._engine(state, table))
-        self._last = _calibrated(dataset, state, table, found)
+        self._last = calibrated(dataset, state, table, found)
         self._state = state
         return self
 
@@ -367,11 +362,8 @@ class Learner:
         Raises:
             UserError: The file is missing, damaged, from a newer version, or not a saved learner.
         """
-        given: dict[str, str] = {}
-        if method is not None:
-            given["method"] = METHODS.name_of(method)
-        if encoder is not None:
-            given["encoder"] = ENCODERS.name_of(encoder)
+        own: dict[str, tuple[Any, Any]] = {"method": (METHODS, method), "encoder": (ENCODERS, encoder)}
+        given = {kind: registry.name_of(each) for kind, (registry, each) in own.items() if each is not None}
         target, chosen = expanded(os.fspath(path)), as_device(device)
         state = load(target, given)
         learner = cls(state.config.method, seed=state.seed, device=chosen)
@@ -390,8 +382,7 @@ class Learner:
         asked, last = self._asked(data, nodes)
         if last is None:
             return [], np.empty((0, len(self.classes_)))
-        logits = _logarithms(last.found[[last.places[node] for node in asked]]) / state.temperature
-        return asked, softmax(logits, axis=-1)
+        return asked, last.probabilities(asked, state.temperature)
 
     def unknown_probabilities(
         self, data: Graph, nodes: Iterable[NodeId] | None = None
@@ -405,48 +396,32 @@ class Learner:
         asked, last = self._asked(data, nodes)
         if last is None:
             return [], np.empty(0)
-        return asked, state.novelty.probability(last.fit[[last.places[node] for node in asked]])
+        return asked, state.novelty.probability(last.fits(asked))
 
-    def _asked(self, data: Graph, nodes: Iterable[NodeId] | None) -> tuple[list[NodeId], _Answers | None]:
+    def _asked(self, data: Graph, nodes: Iterable[NodeId] | None) -> tuple[list[NodeId], Answers | None]:
         """Return the ids of the nodes, and the answers for their graph; no answers if there is no node."""
         dataset = as_graph(data)
         asked = ids_of(dataset) if nodes is None else listed_ids(nodes, "nodes")
-        _check_nodes(dataset, asked, "nodes")
+        check_nodes(dataset, asked, "nodes")
         return asked, self._answers(dataset) if asked else None
 
-    def _answers(self, dataset: Dataset) -> _Answers:
+    def _answers(self, dataset: Dataset) -> Answers:
         """Return the answers for all nodes of a graph, from the last call if the graph is the same."""
-        if self._last is None or self._last.key != _key(dataset):
+        if self._last is None or self._last.key != key_of(dataset):
             self._report(dataset)
             state = self._fitted
             table = make_table(dataset, state.slots, state.columns)
             state.evidence.check_present(table.rows, dataset.name)
             with stream_of(self.device):
                 found = answers(state, self._engine(state, table))
-            self._last = _answers_of(dataset, state, table, found)
+            self._last = answers_of(dataset, state, table, found)
         return self._last
 
     def _report(self, dataset: Dataset) -> None:
         """Warn if a graph has few of the learner's nodes, or features that the learner does not know."""
-        state, there = self._fitted, set(ids_of(dataset))
-        own = [node for node in state.slots if node not in state.left]
-        shared = sum(node in there for node in own)
-        if shared < FEW_SHARED * len(own):
-            warnings.warn(
-                f"{dataset.name} has {shared:,} of the {len(own):,} nodes of the graph that the "
-                "learner learnt from; check that node ids mean the same nodes.",
-                FewSharedNodesWarning,
-                stacklevel=4,
-            )
-        fresh = [name for name in unknown_features(dataset, state.columns) if name not in self._reported]
-        if fresh:
-            self._reported |= set(fresh)
-            warnings.warn(
-                f"{dataset.name} has {len(fresh):,} features that the learner was not fitted on, such as "
-                f"{shown(fresh[0])}; they are ignored.",
-                UnknownFeaturesWarning,
-                stacklevel=4,
-            )
+        state = self._fitted
+        warn_of_other_nodes(dataset, [node for node in state.slots if node not in state.left])
+        self._reported |= warn_of_unknown_features(dataset, state.columns, self._reported)
 
     def _engine(self, state: State, table: Table) -> SessionEngine:
         return engine_of(state, table, make_context(state, table, RunOptions(device=self.device)))
@@ -460,81 +435,3 @@ class Learner:
                 f"{without_hash(config.method)} is an oracle with these settings; a learner cannot be one."
             )
         return config
-
-
-class _Answers(NamedTuple):
-    """The probabilities of all nodes of a graph, before they are calibrated."""
-
-    key: Any  # identifies the graph
-    places: dict[NodeId, int]  # rows of `found` by node id
-    found: np.ndarray  # (nodes, classes)
-    fit: np.ndarray  # (nodes,) how well a node fits its best class
-
-
-def _answers_of(dataset: Dataset, state: State, table: Table, found: Found) -> _Answers:
-    fit = state.novelty.fit_of(found.logits / state.temperature)
-    return _Answers(_key(dataset), _places(table), found.probabilities, fit)
-
-
-def _calibrated(dataset: Dataset, state: State, table: Table, found: Found) -> _Answers:
-    """Fit the temperature and the novelty of `state` to the answers `found`, and return these.
-
-    The held-out labels are those of classes known since `fit`. Steps of a session can change the scale of all
-    logits, so each session needs another temperature.
-    """
-    places, evidence = _places(table), state.evidence
-    nodes = [node for node in evidence.class_of if node in evidence.held_out and node in places]
-    if nodes:
-        truth = np.array([evidence.class_of[node] for node in nodes])
-        rows = [places[node] for node in nodes]
-        shares = found.probabilities[rows]
-        # If all held-out labels are predicted, any likelihood can be reached: then stop at `COLDEST`.
-        state.temperature = max(COLDEST, fitted_temperature(_logarithms(shares), truth))
-        state.novelty = fitted_novelty(found.logits[rows] / state.temperature, truth)
-    return _answers_of(dataset, state, table, found)
-
-
-def _logarithms(shares: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.log(np.maximum(shares.astype(np.float64), TINY))
-    return found
-
-
-def _places(table: Table) -> dict[NodeId, int]:
-    return {node: place for place, node in enumerate(table.rows)}
-
-
-def _key(dataset: Dataset) -> Any:
-    """Return what identifies a graph for a learner."""
-    return dataset.fingerprint, dataset.node_ids, dataset.feature_names
-
-
-def learns_once(method: type[Method]) -> bool:
-    """Return whether a method learns the labels of a class in gradient steps, and never again."""
-    return method.has("add_classes") and method.session_learning is not SessionLearning.NONE
-
-
-def check_unknown(name: Any, classes: Sequence[str], argument: str) -> None:
-    """Raise an error if `name` is no text, or the name of a known class."""
-    if not isinstance(name, str):
-        raise UserError(f"{argument} is {shown(name)}; expected a name, as text.")
-    check_name(name, f"{argument} is")
-    if name in classes:
-        raise UserError(f"{argument} is {shown(name)}, a class that the learner knows; use another name.")
-
-
-def own_labels(dataset: Dataset) -> dict[NodeId, str]:
-    """Return the class names of the labelled nodes of a graph, by node id."""
-    for name in dataset.class_names:
-        check_name(name, f"{dataset.name} holds the class")
-    pairs = zip(ids_of(dataset), dataset.labels.tolist(), strict=True)
-    return {node: dataset.class_names[label] for node, label in pairs if label != UNLABELLED}
-
-
-def _check_nodes(dataset: Dataset, nodes: Iterable[NodeId], argument: str) -> None:
-    there = set(ids_of(dataset))
-    for node in nodes:
-        if node not in there:
-            kind = "an id from node_ids" if dataset.node_ids else f"a number from 0 to {len(there) - 1}"
-            raise UserError(
-                f"{argument} holds node {shown(node)}, which is not in {dataset.name}; expected {kind}."
-            )

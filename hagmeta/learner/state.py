@@ -18,6 +18,7 @@ from hagmeta.learner.novelty import Novelty
 from hagmeta.learner.scenario import make_scenario
 from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
+from hagmeta.methods.base import Method, SessionLearning
 from hagmeta.packs.pack import Pack
 from hagmeta.sparse.graph import Graph
 from hagmeta.sparse.plain import PlainGraph
@@ -118,3 +119,8 @@ def _rows(state: State, table: Table, classes: np.ndarray, kept: list[list[NodeI
         others = [rows[n] for n in evidence.nodes_of(c) if n in rows and n not in evidence.held_out]
         found.append(np.resize(np.array(there or others, dtype=np.int64), size))
     return np.stack(found)
+
+
+def learns_once(method: type[Method]) -> bool:
+    """Return whether a method learns the labels of a class in gradient steps, and never again."""
+    return method.has("add_classes") and method.session_learning is not SessionLearning.NONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -21,8 +22,17 @@ from hagmeta.datasets.features import Features, Kind
 from hagmeta.datasets.labels import is_unicode
 
 NodeId = Any  # a string, an integer, or another hashable value
+FEW_SHARED = 0.5  # warn if a graph has a smaller share of the nodes that the learner knows
 MOST_NAMED = 5  # names in a message
 SPARE = 2  # at most so many rows per node
+
+
+class FewSharedNodesWarning(UserWarning):
+    """A graph shares few node ids with the graph that the learner learnt from."""
+
+
+class UnknownFeaturesWarning(UserWarning):
+    """A graph has features that the learner was not fitted on. It ignores them."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,17 @@ def ids_of(dataset: Dataset) -> list[NodeId]:
     return list(range(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids)
 
 
+def check_nodes(dataset: Dataset, nodes: Iterable[NodeId], argument: str) -> None:
+    """Raise an error if a node is not in the graph. `argument` is the name of the nodes in messages."""
+    there = set(ids_of(dataset))
+    for node in nodes:
+        if node not in there:
+            kind = "an id from node_ids" if dataset.node_ids else f"a number from 0 to {len(there) - 1}"
+            raise UserError(
+                f"{argument} holds node {shown(node)}, which is not in {dataset.name}; expected {kind}."
+            )
+
+
 def slots_of(ids: Sequence[NodeId], known: Mapping[NodeId, int]) -> dict[NodeId, int]:
     """Return a slot for each node. Random draws go by slots, so a node keeps its slot.
 
@@ -192,12 +213,33 @@ def _placed(features: Features, places: np.ndarray, count: int) -> Features:
     return padded[source].astype(features.dtype)
 
 
-def unknown_features(dataset: Dataset, columns: Columns) -> list[str]:
-    """Return the names of features that the learner was not fitted on."""
+def warn_of_other_nodes(dataset: Dataset, known: Sequence[NodeId]) -> None:
+    """Warn if `dataset` has few of the `known` nodes."""
+    there = set(ids_of(dataset))
+    shared = sum(node in there for node in known)
+    if shared < FEW_SHARED * len(known):
+        warnings.warn(
+            f"{dataset.name} has {shared:,} of the {len(known):,} nodes of the graph that the "
+            "learner learnt from; check that node ids mean the same nodes.",
+            FewSharedNodesWarning,
+            stacklevel=5,
+        )
+
+
+def warn_of_unknown_features(dataset: Dataset, columns: Columns, reported: set[str]) -> set[str]:
+    """Warn of features that the learner was not fitted on, unless they are `reported`, and return them."""
     if columns.names is None or dataset.feature_names is None:
-        return []
-    known = set(columns.names)
-    return [name for name in dataset.feature_names if name not in known]
+        return set()
+    known = {*columns.names, *reported}
+    fresh = [name for name in dataset.feature_names if name not in known]
+    if fresh:
+        warnings.warn(
+            f"{dataset.name} has {len(fresh):,} features that the learner was not fitted on, such as "
+            f"{shown(fresh[0])}; they are ignored.",
+            UnknownFeaturesWarning,
+            stacklevel=5,
+        )
+    return set(fresh)
 
 
 def _aligned(dataset: Dataset, columns: Columns) -> Features:

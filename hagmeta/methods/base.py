@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from inspect import getattr_static, signature
 from types import FunctionType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -42,6 +42,12 @@ class MethodSettings(EncoderSettings):
     """The settings that every method gets. A method declares its own settings in a subclass."""
 
     method: str = setting("hag-meta", "method to run", scope="method")
+
+    if TYPE_CHECKING:
+
+        @property
+        def rehearsed(self) -> int | None:
+            """The maximum number of labels per class that may be used again. The scenarios declare it."""
 
     @classmethod
     def unused_by(cls, method: Any) -> str:

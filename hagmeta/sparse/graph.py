@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,22 +13,14 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from hagmeta.common.settings.setting import setting
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import Rate, rate_of, relu_dropout
 from hagmeta.sparse.fixed import DENSE_COST, FixedInputs, FixedInputsOnGpu, pays
-from hagmeta.sparse.inputs import (
-    Fit,
-    Inputs,
-    InputSettings,
-    apply_inputs,
-    fit_inputs,
-    make_inputs,
-    width_of,
-)
+from hagmeta.sparse.inputs import Fit, Inputs, apply_inputs, fit_inputs, make_inputs, width_of
 from hagmeta.sparse.matrices import (
     DenseMatrix,
     DenseSeedwiseMatrix,
+    EdgeIndex,
     SeedwiseMatrix,
     SparseMatrix,
     SymmetricMatrix,
@@ -46,21 +37,6 @@ from hagmeta.sparse.products import (
     near,
     neighbourhood,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GraphSettings(InputSettings):
-    """The inputs and the normalisation of propagation."""
-
-    faithful: bool = setting(
-        True, "under released: reproduce the authors' code where it differs from the paper", scope="method"
-    )
-
-    @property
-    def normalisation(self) -> str:
-        """The degrees that normalise propagation: those of the visible graph, or of the whole graph."""
-        return "whole" if self.faithful else "visible"
-
 
 AGGREGATED, NEIGHBOURING = "aggregated", "neighbouring"  # how a first layer propagates its inputs
 
@@ -88,9 +64,7 @@ class Graph:
 
     adjacency: SymmetricMatrix
     features: SparseMatrix | DenseMatrix | PlainMatrix
-    fixed: Mapping[
-        str, FixedInputs
-    ] = {}  # inputs that are propagated already, by kind; see `propagated_once`
+    fixed: Mapping[str, FixedInputs] = {}  # propagated inputs by kind; see `propagated_once`
 
     def __init__(self, dataset: Dataset, device: torch.device, normalisation: str = "visible") -> None:
         self.normalisation = normalisation
@@ -438,11 +412,9 @@ class ClassMeans:
     def _members_aggregated(self) -> list[scipy.sparse.csr_matrix]:
         """Return one matrix (classes, nodes) per seed, computed on the host after ``Graph.aggregate``."""
         loops = self._graph.loops
-        matrices = []
-        for members, visible in zip(self._members, self._visible, strict=True):
-            weights = scipy.sparse.diags(self._graph.host_scale(visible).astype(np.float32))
-            matrices.append((members @ weights @ loops @ weights).tocsr())
-        return matrices
+        scales = (self._graph.host_scale(visible).astype(np.float32) for visible in self._visible)
+        pairs = zip(self._members, map(scipy.sparse.diags, scales), strict=True)
+        return [(members @ weights @ loops @ weights).tocsr() for members, weights in pairs]
 
     def _members_neighbouring(self) -> list[scipy.sparse.csr_matrix]:
         """Return one matrix (classes, nodes) per seed, computed on the host."""
@@ -476,23 +448,3 @@ class ClassMeans:
             node, label = (torch.from_numpy(index).long().to(device) for index in (entries.col, entries.row))
             averages[node, seed, label] = torch.from_numpy(entries.data).to(device)
         return averages
-
-
-class EdgeIndex:
-    """All directed edges and self-loops as incidence matrices, so that gather and sum are products."""
-
-    def __init__(
-        self,
-        loops: scipy.sparse.csr_matrix,
-        device: torch.device,
-        matrix: type[SparseMatrix] | type[PlainSparseMatrix] = SparseMatrix,
-    ) -> None:
-        count = loops.nnz
-        number = np.arange(count, dtype=np.int64)
-        ones = np.ones(count, dtype=np.float32)
-        shape = (loops.shape[0], count)
-        self.into = matrix(scipy.sparse.csr_matrix((ones, number, loops.indptr), shape=shape), device)
-        # The adjacency matrix is symmetric, so edges out of a node are the reverses of edges into it.
-        numbered = scipy.sparse.csr_matrix((number + 1, loops.indices, loops.indptr), shape=loops.shape)
-        reverse = numbered.T.tocsr().data - 1
-        self.out_of = matrix(scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device)

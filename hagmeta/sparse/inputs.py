@@ -32,8 +32,8 @@ BLOCK = 10**7  # dense values that are copied at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputSettings(Settings):
-    """The inputs of the first layer."""
+class GraphSettings(Settings):
+    """The inputs of the first layer, and the normalisation of propagation."""
 
     inputs: str = setting(
         BY_METHOD,
@@ -41,6 +41,14 @@ class InputSettings(Settings):
         Choice(("raw", "tf-idf", "svd")),
         scope="method",
     )
+    faithful: bool = setting(
+        True, "under released: reproduce the authors' code where it differs from the paper", scope="method"
+    )
+
+    @property
+    def normalisation(self) -> str:
+        """The degrees that normalise propagation: those of the visible graph, or of the whole graph."""
+        return "whole" if self.faithful else "visible"
 
 
 class Inputs(NamedTuple):

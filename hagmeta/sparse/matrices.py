@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hagmeta.sparse.backend import Backend
 from hagmeta.sparse.fixed import FixedInputsOnGpu
+from hagmeta.sparse.plain_matrix import PlainSparseMatrix
 
 DENSE_SHARE = 0.3  # of entries that are not 0; with more of them, a GPU multiplies dense matrices
 
@@ -189,3 +190,23 @@ class DenseSeedwiseMatrix:
     def spread(self, dense: Tensor) -> Tensor:
         """Multiply by the transposed matrix: (pack, rows, width) to (columns, pack, width)."""
         return self._transposed.spread(dense[:, self._used])
+
+
+class EdgeIndex:
+    """All directed edges and self-loops as incidence matrices, so that gather and sum are products."""
+
+    def __init__(
+        self,
+        loops: scipy.sparse.csr_matrix,
+        device: torch.device,
+        matrix: type[SparseMatrix] | type[PlainSparseMatrix] = SparseMatrix,
+    ) -> None:
+        count = loops.nnz
+        number = np.arange(count, dtype=np.int64)
+        ones = np.ones(count, dtype=np.float32)
+        shape = (loops.shape[0], count)
+        self.into = matrix(scipy.sparse.csr_matrix((ones, number, loops.indptr), shape=shape), device)
+        # The adjacency matrix is symmetric, so edges out of a node are the reverses of edges into it.
+        numbered = scipy.sparse.csr_matrix((number + 1, loops.indices, loops.indptr), shape=loops.shape)
+        reverse = numbered.T.tocsr().data - 1
+        self.out_of = matrix(scipy.sparse.csr_matrix((ones, reverse, loops.indptr), shape=shape), device)

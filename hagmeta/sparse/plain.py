@@ -16,7 +16,8 @@ from torch import Tensor
 
 from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import Rate, dropout
-from hagmeta.sparse.graph import ClassMeans, EdgeIndex, Graph, View
+from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.matrices import EdgeIndex
 from hagmeta.sparse.plain_matrix import PlainDenseMatrix, PlainSparseMatrix
 
 

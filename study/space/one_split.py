@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from hagmeta import datasets
 from hagmeta.common.plugins.identity import short_name
 from hagmeta.common.records.differences import differing
-from hagmeta.config.run_config import RunConfig, common_split, is_proposed, scopes_of
+from hagmeta.config.run_config import RunConfig, proposed_split, scopes_of
+from hagmeta.scenarios.splits import SplitFor
 
 DEPENDS_ON = ("n_way", "k_shot", "protocol", "query_shot")  # settings that a proposal depends on
 
@@ -49,3 +52,21 @@ def _note(configs: Sequence[RunConfig], classes: tuple[int, int, int]) -> str:
         f"{' and '.join(values)}, because {short_name(configs[0].dataset)} has no class split; set others "
         f"with --set classes={','.join(map(str, classes))}"
     )
+
+
+def common_split(configs: Sequence[RunConfig]) -> tuple[tuple[int, int, int], int]:
+    """Propose one class split for resolved configurations of a graph, as `resolve` does for each alone.
+
+    Return the split, and the number of classes that are too small for one of the configurations.
+    """
+    tasks = [
+        SplitFor(config.n_way or 0, config.k_shot or 0, config.protocol, config.query_shot)
+        for config in configs
+    ]
+    return proposed_split(configs[0].dataset, tuple(sorted(set(tasks))))
+
+
+def is_proposed(config: RunConfig) -> bool:
+    """Return whether `resolve` proposes the class split of `config`."""
+    given = config.classes or datasets.describe(config.dataset, Path()).class_split
+    return given is None and config.split != "fixed"

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hagmeta.common.errors import UserError
-from hagmeta.datasets.clean import UNLABELLED, as_array, place, sorted_unique, whole_numbers
+from hagmeta.datasets.clean import NOT_GIVEN, UNLABELLED, as_array, place, sorted_unique, whole_numbers
 from hagmeta.datasets.features import Features, Kind, as_matrix, clean_features
 from hagmeta.datasets.labels import clean_labels
 
@@ -33,7 +33,7 @@ class GraphArrays(NamedTuple):
     class_names: tuple[str, ...]
     node_ids: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
-    kind: Kind = None  # type: ignore[assignment]  # as in `Dataset`
+    kind: Kind = NOT_GIVEN
 
 
 def clean_graph(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,10 +44,10 @@ def query_embeddings(
     return found
 
 
-def to_bytes(arrays: dict[str, np.ndarray]) -> bytes:
+def to_bytes(arrays: dict[str, Any]) -> bytes:
     """Return `arrays` as the bytes of an ``.npz`` file."""
     content = io.BytesIO()
-    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(content, **arrays)
     return content.getvalue()
 
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from hagmeta.common.settings.domains import Number, Whole
 from hagmeta.common.settings.setting import BY_METHOD, setting
-from hagmeta.sparse.graph import ClassMeans, Graph, GraphSettings, View
+from hagmeta.sparse.graph import ClassMeans, Graph, View
+from hagmeta.sparse.inputs import GraphSettings
 from hagmeta.sparse.products import matmul
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -28,9 +27,6 @@ class GatSettings(LayerSettings):
         Whole(at_least=1, at_most=4096),
         scope="method",
     )
-
-    def without_effect(self) -> Mapping[str, str]:
-        return {} if self.encoder == "gat" else {"heads": "encoder"}  # type: ignore[attr-defined]
 
 
 class GraphAttention(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hagmeta.common.plugins.registry import Registry
@@ -38,6 +39,9 @@ class EncoderSettings(GatSettings):
 
     def check(self) -> None:
         ENCODERS[self.encoder].check(self)
+
+    def without_effect(self) -> Mapping[str, str]:
+        return {} if self.encoder == "gat" else {"heads": "encoder"}
 
 
 def make_encoder(num_features: int, settings: EncoderSettings, *, twice: bool = False) -> Encoder:

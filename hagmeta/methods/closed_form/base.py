@@ -87,7 +87,7 @@ class ClosedFormSettings(MethodSettings):
             return {"hops": "features", "refitted": "features"}
         idle = dict.fromkeys(OF_THE_ENCODER, "features") if self.features == "propagated" else {}
         # A new basis would invalidate the statistics that are kept from earlier sessions.
-        return idle | ({"refitted": "rehearsal"} if self.rehearsed == 0 else {})  # type: ignore[attr-defined]
+        return idle | ({"refitted": "rehearsal"} if self.rehearsed == 0 else {})
 
 
 def random_directions(seed: int, purpose: str, width: int, columns: int) -> nn.Parameter:

@@ -34,7 +34,7 @@ class SklearnSettings(ClosedFormSettings):
     )
 
     def check(self) -> None:
-        if self.rehearsed == 0:  # type: ignore[attr-defined]
+        if self.rehearsed == 0:
             raise UserError(
                 "a sklearn: method fits its estimator again in every session, so it needs labels of earlier "
                 "classes; rehearsal: none is not possible."

@@ -80,7 +80,7 @@ class PosteriorMeansSettings(ClosedFormSettings):
 
     def without_effect(self) -> Mapping[str, str]:
         # Steps of the encoder would invalidate the statistics that are kept from earlier sessions.
-        stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""  # type: ignore[attr-defined]
+        stays = "features" if self.features == "propagated" else "rehearsal" if self.rehearsed == 0 else ""
         return dict.fromkeys(("finetune_steps", "finetune_rate"), stays) if stays else {}
 
 

@@ -11,7 +11,8 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import mode_of

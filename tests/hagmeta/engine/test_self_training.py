@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.known.tasks import TaskMaker

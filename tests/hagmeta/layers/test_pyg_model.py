@@ -17,7 +17,8 @@ from torch_geometric.nn.models import GraphSAGE
 from torch_geometric.utils import subgraph, to_undirected
 
 from hagmeta.common.errors import UserError
-from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.layers.encoders.pyg_model import adapted
 from hagmeta.layers.encoders.registry import ENCODERS

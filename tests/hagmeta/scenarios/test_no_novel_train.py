@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from hagmeta.common.errors import UserError
-from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.options import RunOptions
 from hagmeta.engine.run import prepare, run

@@ -14,7 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 import hagmeta
 from hagmeta import datasets
 from hagmeta.common.errors import UserError
-from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.methods import METHODS
 from hagmeta.testing import GRAPH, SMALL, TASK, check_method, records_of, run_context

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from hagmeta.common.records.records import Record
-from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import mode_of

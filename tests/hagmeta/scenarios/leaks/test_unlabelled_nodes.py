@@ -17,7 +17,8 @@ import scipy.sparse
 import torch
 
 from hagmeta.common.transductive import marks
-from hagmeta.config.run_config import RunConfig, remarks, resolve
+from hagmeta.config.remarks import remarks
+from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.methods.posterior_means import method as posterior_means

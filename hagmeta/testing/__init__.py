@@ -17,15 +17,13 @@ first.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 
 from hagmeta import datasets
@@ -40,7 +38,7 @@ from hagmeta.methods import METHODS, Method
 from hagmeta.packs.pack import Pack
 from hagmeta.scenarios.evaluator import DIGITS, Evaluator
 from hagmeta.scenarios.metrics import metrics_of
-from hagmeta.scenarios.scenario import TEST, TRAIN, Scenario
+from hagmeta.testing.hidden import labels_in_place, with_noise_at, with_other_labels
 
 __all__ = [
     "CHECKS",
@@ -109,7 +107,7 @@ def check_no_leak(
     dataset, context, (pack, answers) = base.dataset, base.context, base.lived
 
     others = with_other_labels(context, "permuted")
-    with _labels_in_place(dataset, others.scenarios[0].labels):
+    with labels_in_place(dataset, others.scenarios[0].labels):
         other_pack, other_answers = run_context(others)
     found = _difference(pack, other_pack) or _changed(answers, other_answers)
     _report(method, found, "when hidden labels are replaced")
@@ -353,64 +351,6 @@ def same_parameters(one: Pack, other: Pack) -> bool:
 def same_answers(one: Answers, other: Answers) -> bool:
     """Return whether all predictions are equal."""
     return _changed(one, other) is None
-
-
-def forbidden_nodes(context: Context, scenario: Scenario) -> np.ndarray:
-    """Return the nodes whose labels are hidden from the method.
-
-    These are the test nodes of every class, and all nodes of novel-test classes except their supports. An
-    oracle may know the train nodes of novel-test classes.
-    """
-    forbidden = (scenario.split.role == TEST) | np.isin(scenario.labels, scenario.split.novel_test)
-    forbidden[np.concatenate(scenario.test.support)] = False
-    if context.method.traits.oracle:
-        forbidden[scenario.split.role == TRAIN] = False
-    return np.flatnonzero(forbidden)
-
-
-def with_other_labels(context: Context, kind: str) -> Context:
-    """Return ``context`` with other labels at forbidden nodes. ``kind`` is ``permuted`` or ``garbage``."""
-    rng = np.random.default_rng(0)
-    scenarios = []
-    for scenario in context.scenarios:
-        nodes, labels = forbidden_nodes(context, scenario), scenario.labels.copy()
-        if kind == "permuted":
-            labels[nodes] = rng.permutation(labels[nodes])
-        else:
-            labels[nodes] = rng.integers(scenario.num_classes, size=len(nodes))
-        assert (labels != scenario.labels).mean() > 0.1, "too few labels are hidden to check anything"
-        scenarios.append(replace(scenario, labels=labels))
-    return replace(context, scenarios=scenarios)
-
-
-def with_noise_at(dataset: Dataset, nodes: np.ndarray) -> Dataset:
-    """Return a copy of ``dataset`` with random features and edges at ``nodes``."""
-    rng = np.random.default_rng(0)
-    noisy = np.isin(np.arange(dataset.num_nodes), nodes)
-    dense = isinstance(dataset.features, np.ndarray)
-    given = dataset.features if isinstance(dataset.features, np.ndarray) else dataset.features.toarray()
-    noise = rng.random((dataset.num_nodes, dataset.num_features))
-    features = np.where(noisy[:, None], noise, given).astype(np.float32)
-    touching = noisy[dataset.edges].any(axis=1)
-    ends = np.stack(
-        [rng.choice(nodes, touching.sum()), rng.integers(dataset.num_nodes, size=touching.sum())], axis=1
-    )
-    ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
-    edges = np.concatenate([dataset.edges[~touching], ends])
-    return replace(dataset, edges=edges, features=features if dense else scipy.sparse.csr_matrix(features))
-
-
-@contextmanager
-def _labels_in_place(dataset: Dataset, labels: np.ndarray) -> Iterator[None]:
-    """Overwrite the labels of ``dataset`` temporarily, since a method may hold a reference to them."""
-    before, writeable = dataset.labels.copy(), dataset.labels.flags.writeable
-    dataset.labels.flags.writeable = True
-    dataset.labels[:] = labels
-    try:
-        yield
-    finally:
-        dataset.labels[:] = before
-        dataset.labels.flags.writeable = writeable
 
 
 def _prepared(
