@@ -1,7 +1,6 @@
 """Measure how often verdicts are false, and how much they find, on simulated results with a known truth.
 
     python benchmarks/claims.py --reports 500 --out claims.csv
-    python benchmarks/claims.py --ratings
 
 Three kinds of reports: nine methods on some datasets, compared with the first (family `reference`) and with
 each other (`pairs`); four maps of N and K of sixteen cells, one method compared with three others
@@ -34,7 +33,6 @@ from analysis.statistics.inference import (
     discoveries,
     planned,
 )
-from analysis.statistics.over_datasets import OverDatasets, ratings_of
 
 METHODS, MAPS, CELLS, OTHERS = 9, 4, 16, 3
 # Of every second method. Differences of exactly one point are the hardest not to call equivalent.
@@ -195,48 +193,16 @@ def plan(reports: int) -> Iterator[tuple[Any, ...]]:
         yield reports // 5, "methods", 3, seeds, "none", "normal", ALIKE
 
 
-def ratings(reports: int, random: np.random.Generator) -> Iterator[dict[str, Any]]:
-    """How often intervals of ratings cover the rating over many datasets like these."""
-
-    def made(datasets: int) -> OverDatasets:
-        of_graph = 0.01 * np.arange(5) + 0.02 * random.normal(size=(datasets, 5))
-        scores = of_graph[:, None] + 0.01 * random.normal(size=(datasets, 10, 5))
-        return OverDatasets({str(d): pd.DataFrame(each) for d, each in enumerate(scores)}, "", pd.DataFrame())
-
-    truth = made(4000).improvement.to_numpy()
-    for datasets in (6, 10, 20):
-        covered, wide = [], []
-        for _ in range(reports):
-            found = made(datasets)
-            rating = found.ratings
-            expected = ratings_of(truth, 0.5 / (10 * datasets))
-            known = rating["low"].notna()
-            covered += list(((rating["low"] <= expected) & (expected <= rating["high"]))[known])
-            wide += list((rating["high"] - rating["low"])[known])
-        yield {
-            "datasets": datasets,
-            "covered": np.mean(covered),
-            "width": np.mean(wide),
-            "intervals": len(wide),
-        }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="How often a report claims what is not so.")
     parser.add_argument("--reports", type=int, default=500, help="of a kind; of large ones half, or a fifth")
-    parser.add_argument(
-        "--ratings", action="store_true", help="how often intervals of ratings cover, instead"
-    )
     parser.add_argument("--out", type=Path, default=Path("claims.csv"))
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    if options.ratings:
-        rows = list(ratings(options.reports, np.random.default_rng(0)))
-    else:
-        for each in plan(options.reports):
-            rows += simulate(*each)
-            pd.DataFrame(rows).to_csv(options.out, index=False)
-            print(rows[-1], flush=True)
+    for each in plan(options.reports):
+        rows += simulate(*each)
+        pd.DataFrame(rows).to_csv(options.out, index=False)
+        print(rows[-1], flush=True)
     print(pd.DataFrame(rows).round(3).to_string(index=False))
 
 

@@ -1,8 +1,6 @@
 """Measure the page to explore: its size, the time until it is drawn, and the time of each change.
 
     python benchmarks/explorer.py --folder results/made --make 5000
-    python benchmarks/explorer.py --folder results/comparison --screenshots shots
-    python benchmarks/explorer.py --references defaults
 
 The first command makes a study of random predictions, with all metrics and the files that real runs have.
 It needs selenium, chromium and chromedriver.
@@ -11,7 +9,6 @@ It needs selenium, chromium and chromedriver.
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import shutil
 import time
@@ -22,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.__main__ import KINDS
 from hagmeta.common.records.records import StudyFolder, config_hash
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.engine.scores.embeddings import to_bytes
@@ -104,7 +100,7 @@ def _predictions(random: np.random.Generator, seed: int, skill: float) -> Predic
     return made
 
 
-def measure(page: Path, shots: Path | None) -> Iterator[tuple[str, float]]:
+def measure(page: Path) -> Iterator[tuple[str, float]]:
     """Yield what was measured in the browser, in seconds."""
     browser = _browser()
     try:
@@ -113,8 +109,6 @@ def measure(page: Path, shots: Path | None) -> Iterator[tuple[str, float]]:
             browser.get("about:blank")
             browser.get(page.resolve().as_uri())
             yield f"opened, {name} pixels, {scheme}", browser.execute_script(DRAWN) / 1000
-            if shots:
-                _shoot(browser, shots / f"{page.stem}-{name}-{scheme}.png")
         _emulate(browser, *SIZES["1280"], "light")
         for name, script in CHANGES.items():
             yield name, browser.execute_script(CLOCK.format(script)) / 1000
@@ -144,50 +138,29 @@ def _emulate(browser: Any, width: int, height: int, scheme: str) -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def _shoot(browser: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    found = browser.execute_cdp_cmd("Page.captureScreenshot", {})
-    path.write_bytes(base64.b64decode(found["data"]))
-
-
 def main() -> None:
     """Write the page of a study and measure it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    add = parser.add_argument
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--folder", type=Path, help="the study")
-    source.add_argument("--references", choices=KINDS, help="explore the reference results")
-    add("--make", type=int, metavar="RUNS", help="make the study first, with RUNS random runs")
-    add("--where", nargs="*", default=[], metavar="KEY=VALUE", help="use only runs with this setting")
-    add(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="the page to write (default: explorer.html in the study or here)",
+    parser.add_argument("--folder", type=Path, required=True, help="the study")
+    parser.add_argument(
+        "--make", type=int, metavar="RUNS", help="make the study first, with RUNS random runs"
     )
-    add("--screenshots", type=Path, metavar="DIR", help="also save what the browser shows")
     options = parser.parse_args()
-    if options.make and options.folder:
+    if options.make:
         make_study(options.folder, options.make)
 
     from analysis.comparisons import Analysis
     from analysis.data.reading import read
     from analysis.page import explorer
-    from analysis.references.references import load_references
 
-    results = read([options.folder]) if options.folder else load_references(options.references)
-    for key, _, value in (text.partition("=") for text in options.where):
-        results = results.where({key: [value]})
+    results = read([options.folder])
     start = time.process_time()
-    folder = options.folder or Path()
-    page = options.out or folder / explorer.NAME
-    html = explorer.render(
-        Analysis(results), title=folder.name or "references", command="", report="index.html"
-    )
+    page = options.folder / explorer.NAME
+    html = explorer.render(Analysis(results), title=options.folder.name, command="", report="index.html")
     page.write_text(html, encoding="utf-8")
     print(f"{len(results.runs):,} runs, {len(results.panels)} settings, {len(results.labels)} configurations")
     print(f"written: {time.process_time() - start:.1f} s of CPU time, {page.stat().st_size / 2**20:.2f} MiB")
-    for name, seconds in measure(page, options.screenshots):
+    for name, seconds in measure(page):
         print(f"{name}: {seconds:.2f} s")
 
 

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     trials = read_trials(store.folder / "tune")
     if trials:
         show_trials(trials, console)
-        show_time(trials, began, ended, store, console)
+        show_time(trials, began, ended, console)
     console.print(f"{missing} runs are missing, {failed} of them failed")
     return 1 if missing else 0
 
@@ -254,7 +254,7 @@ def _wall(trials: list[TrialTime]) -> float:
     return max(t.start + t.seconds for t in trials) - min(t.start for t in trials)
 
 
-def show_time(trials: list[TrialTime], began: float, ended: float, store: Store, console: Console) -> None:
+def show_time(trials: list[TrialTime], began: float, ended: float, console: Console) -> None:
     """Where the wall time went: a trial's seconds count by the share of the machine that it had."""
     wall, runs = ended - began, sum(trial.runs for trial in trials)
     first, last = min(t.start for t in trials), max(t.start + t.seconds for t in trials)
@@ -281,10 +281,6 @@ def show_time(trials: list[TrialTime], began: float, ended: float, store: Store,
         table.add_row(what, f"{seconds:.1f}", f"{100 * seconds / wall:.0f} %", how)
     console.print(table)
     console.print(
-        f"I/O: writing records took the driver {_writing_seconds(store):.2f} s, beside the trials "
-        "(obtained by writing them all again)"
-    )
-    console.print(
         f"{runs} runs in {len(trials)} trials, {wall:.0f} s: {60 * runs / wall:.1f} runs a minute; "
         f"{sum(trial.seconds for trial in trials) / (last - first):.1f} trials at once; "
         f"peak of one trial {max(t.gpu_bytes for t in trials) / 1e9:.2f} GB on the GPU (torch's tensors), "
@@ -298,16 +294,6 @@ def _weighed(trials: list[TrialTime], seconds: Callable[[TrialTime], float]) -> 
 
 def _compute(trials: list[TrialTime]) -> float:
     return _weighed(trials, lambda trial: sum(trial.phases[phase] for phase in SCALED_BY))
-
-
-def _writing_seconds(store: Store) -> float:
-    records = store.records()
-    with tempfile.TemporaryDirectory(dir=store.folder) as folder:
-        scratch = Store(Path(folder))
-        start = time.perf_counter()
-        for record in records:
-            scratch.write(record)
-        return time.perf_counter() - start
 
 
 if __name__ == "__main__":

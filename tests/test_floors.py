@@ -144,7 +144,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 def test_only_the_face_of_hagmeta_knows_run_config() -> None:
     knowing = {module for module in FILES if "hagmeta.config.run_config" in imported(module)}
     assert {room(module) for module in knowing if module.startswith("hagmeta.")} == {
-        *("__init__", "__main__", "testing", "learner", "api", "engine")
+        *("__init__", "__main__", "testing", "learner", "api", "engine", "config")
     }
     assert [m for m in knowing if room(m) == "engine"] == ["hagmeta.engine.run"]
 

@@ -30,11 +30,6 @@ class Evaluator:
         """Return the predicted class of each query, by session."""
         return self.predictions.predicted
 
-    def score(self, predictions: np.ndarray) -> None:
-        """Add the predictions of the next session, as positions in the order in which classes are met."""
-        session = len(self.answers)
-        self.record(self._stream.queries[session], self._stream.met(session)[predictions])
-
     def record(
         self,
         queries: np.ndarray,
@@ -109,10 +104,6 @@ class Evaluator:
     def last_accuracy(self) -> float:
         """Return the accuracy of the last session."""
         return float((self.predictions.predicted[-1] == self.predictions.true[-1]).mean())
-
-    def accuracy(self) -> list[float]:
-        """Return the accuracy by session."""
-        return [float(correct.mean()) for correct in self.predictions.correct()]
 
 
 def accuracy_by_age(

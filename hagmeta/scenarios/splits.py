@@ -156,32 +156,12 @@ class SplitFor(NamedTuple):
     query_shot: int | None = None  # training queries per class; None means the default of the protocol
 
 
-def proposed_classes(
-    dataset: Dataset, n_way: int, k_shot: int, protocol: str = "strict", query_shot: int | None = None
-) -> tuple[int, int, int]:
-    """Propose numbers of base, novel-train and novel-test classes, similar to the embedded datasets.
-
-    About a quarter of the classes becomes novel-train and half becomes novel-test, in whole sessions of N.
-    The other classes, the largest, become base. Classes with too few nodes do not count; leave them out of a
-    run with ``drop_small``.
-
-    Args:
-        dataset: The graph.
-        n_way: New classes per session.
-        k_shot: Labelled nodes per new class.
-        protocol: The name of the protocol, which decides how many nodes a class needs.
-        query_shot: Training queries per class. The default is that of the protocol.
-
-    Returns:
-        The three counts, to use as the setting ``classes``.
-    """
-    return common_classes(dataset, [SplitFor(n_way, k_shot, protocol, query_shot)])
-
-
 def common_classes(dataset: Dataset, tasks: Sequence[SplitFor]) -> tuple[int, int, int]:
-    """Propose one split for several tasks, so that they differ in nothing else.
+    """Propose one split for one or more tasks, so that they differ in nothing else.
 
-    Only classes that are large enough for every task count. Novel classes fill whole sessions for every N, if
+    The result is the setting ``classes``. About a quarter of the classes becomes novel-train and half becomes
+    novel-test. The others, the largest, become base. Only classes that are large enough for every task count;
+    leave the others out of a run with ``drop_small``. Novel classes fill whole sessions for every N, if
     a quarter of the classes can. Otherwise they fill whole sessions of the largest N.
     """
     counts = {task: _large_enough(dataset, task) for task in tasks}

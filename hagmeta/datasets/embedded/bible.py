@@ -25,7 +25,7 @@ Nodes have many neighbours, mostly of other classes. 19 % of the edges are withi
 chance. A node has 22 neighbours on average, and 74 nodes have none. No word predicts a book with precision
 and recall both above 0.30. No model was trained to choose these rules.
 
-The default split is the one that :func:`hagmeta.scenarios.splits.proposed_classes` proposes for 3-way 5-shot.
+The default split is the one that :func:`hagmeta.scenarios.splits.common_classes` proposes for 3-way 5-shot.
 
 :mod:`tools.datasets.build_bible` rebuilds ``bible.npz``, with the same arrays on any machine. The text is
 in the public domain, and the table of references is under the MIT licence (``bible.LICENSE``).

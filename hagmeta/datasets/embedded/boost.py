@@ -28,7 +28,7 @@ by chance. A node has 9 neighbours on average, and 122 nodes have none. 836 head
 others, have no feature. No feature predicts a library with precision and recall both above 0.48. No model was
 trained to choose these rules.
 
-The default split is the one that :func:`hagmeta.scenarios.splits.proposed_classes` proposes for 3-way 5-shot.
+The default split is the one that :func:`hagmeta.scenarios.splits.common_classes` proposes for 3-way 5-shot.
 
 :mod:`tools.datasets.build_boost` rebuilds ``boost.npz``, with the same arrays on any machine. Boost is
 under the Boost Software License (``boost.LICENSE``).

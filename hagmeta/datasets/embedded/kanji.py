@@ -26,7 +26,7 @@ Neighbours rarely share a class, and some nodes have hundreds of them. 10 % of t
 feature predicts a radical with precision and recall both above 0.57. No model was trained to choose these
 rules.
 
-The default split is the one that :func:`hagmeta.scenarios.splits.proposed_classes` proposes for 3-way 5-shot.
+The default split is the one that :func:`hagmeta.scenarios.splits.common_classes` proposes for 3-way 5-shot.
 
 :mod:`tools.datasets.build_kanji` rebuilds ``kanji.npz``, with the same arrays on any machine. KANJIDIC and
 EDICT, and therefore ``kanji.npz``, are under the Creative Commons Attribution-ShareAlike licence 3.0

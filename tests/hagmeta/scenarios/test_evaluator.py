@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hagmeta.scenarios.evaluator import Evaluator, calibration_error
-from hagmeta.scenarios.metrics import matrix, novel_accuracy
+from hagmeta.scenarios.metrics import accuracy, matrix, novel_accuracy
 from hagmeta.scenarios.scenario import Stream
 
 LABELS = np.array([2, 2, 0, 0, 1, 1, 3, 3])
@@ -24,23 +24,19 @@ def stream() -> Stream:
 
 def answered() -> Evaluator:
     evaluator = Evaluator(stream(), LABELS)
-    evaluator.score(np.array([0, 0, 1, 0]))  # classes 2 2 0 2: three of four
-    evaluator.score(np.array([0, 2, 1, 1, 2]))  # 2 3 0 0 3: four of five, the new one right
-    evaluator.score(np.array([0, 2, 1, 3, 2, 2]))  # 2 3 0 1 3 3: base two of four, 3 right, the new one wrong
-    return evaluator
-
-
-def test_positions_are_read_in_the_order_in_which_classes_were_met() -> None:
-    assert [answer.tolist() for answer in answered().answers] == [
-        [2, 2, 0, 2],
-        [2, 3, 0, 0, 3],
-        [2, 3, 0, 1, 3, 3],
+    answers = [
+        [2, 2, 0, 2],  # three of four
+        [2, 3, 0, 0, 3],  # four of five, the new one right
+        [2, 3, 0, 1, 3, 3],  # base two of four, 3 right, the new one wrong
     ]
+    for queries, classes in zip(stream().queries, answers, strict=True):
+        evaluator.record(queries, np.array(classes))
+    return evaluator
 
 
 def test_accuracies_over_all_by_task_and_over_novel_classes() -> None:
     evaluator = answered()
-    assert evaluator.accuracy() == [0.75, 0.8, 0.5]
+    assert accuracy(evaluator.predictions) == [0.75, 0.8, 0.5]
     assert matrix(evaluator.predictions) == [[0.75], [0.75, 1.0], [0.5, 1.0, 0.0]]
     assert novel_accuracy(evaluator.predictions) == [None, 1.0, 0.5]
 
@@ -48,13 +44,13 @@ def test_accuracies_over_all_by_task_and_over_novel_classes() -> None:
 def test_answers_to_queries_of_the_caller_s_own_are_counted_alike() -> None:
     evaluator = Evaluator(stream(), LABELS)
     evaluator.record(np.array([0, 2, 2]), np.array([2, 0, 2]))
-    assert evaluator.accuracy() == [pytest.approx(2 / 3)]
+    assert accuracy(evaluator.predictions) == [pytest.approx(2 / 3)]
 
 
 def test_an_answer_that_is_no_class_is_wrong() -> None:
     evaluator = Evaluator(stream(), LABELS)
     evaluator.record(np.array([0, 2]), np.array([-1, 0]))
-    assert evaluator.accuracy() == [0.5]
+    assert accuracy(evaluator.predictions) == [0.5]
 
 
 def test_the_calibration_error_by_hand() -> None:

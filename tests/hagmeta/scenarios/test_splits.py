@@ -11,7 +11,7 @@ from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.scenarios.scenario import TEST, TRAIN, VAL, Split
-from hagmeta.scenarios.splits import SplitFor, common_classes, make_split, proposed_classes
+from hagmeta.scenarios.splits import SplitFor, common_classes, make_split
 from hagmeta.scenarios.streams import make_scenario
 
 Small = Callable[..., RunConfig]
@@ -24,6 +24,10 @@ def with_counts(counts: tuple[int, ...] = COUNTS) -> Dataset:
     features = scipy.sparse.csr_matrix(np.ones((len(labels), 1), dtype=np.float32))
     names = tuple(f"class {c}" for c in range(len(counts)))
     return Dataset("hand-made", np.empty((0, 2), dtype=np.int64), labels, features, names)
+
+
+def proposed(dataset: Dataset, *task: Any, **more: Any) -> tuple[int, int, int]:
+    return common_classes(dataset, [SplitFor(*task, **more)])
 
 
 def three_shot(**changes: Any) -> RunConfig:
@@ -152,14 +156,14 @@ def test_released_with_few_training_queries_needs_twenty_nodes_all_the_same() ->
 def test_a_proposed_split_has_the_proportions_of_the_embedded(
     classes: int, n_way: int, split: tuple[int, int, int]
 ) -> None:
-    assert proposed_classes(with_counts((20,) * classes), n_way, k_shot=5) == split
+    assert proposed(with_counts((20,) * classes), n_way, k_shot=5) == split
 
 
 @pytest.mark.parametrize("n_way", range(1, 12))
 def test_a_proposed_split_uses_all_classes_in_whole_sessions(n_way: int) -> None:
     for classes in range(2 + 2 * n_way, 120):
         dataset = with_counts((10,) * classes)
-        base, novel_train, novel_test = proposed_classes(dataset, n_way, k_shot=1)
+        base, novel_train, novel_test = proposed(dataset, n_way, k_shot=1)
         assert base + novel_train + novel_test == classes and base >= 2
         assert novel_train >= n_way and novel_test >= n_way
         assert novel_train % n_way == novel_test % n_way == 0
@@ -167,11 +171,11 @@ def test_a_proposed_split_uses_all_classes_in_whole_sessions(n_way: int) -> None
 
 def test_a_proposed_split_counts_classes_that_are_large_enough_and_can_be_run() -> None:
     dataset = with_counts((*COUNTS, 30, 30))
-    split = proposed_classes(dataset, n_way=1, k_shot=3)
+    split = proposed(dataset, n_way=1, k_shot=3)
     assert sum(split) == 8  # of ten; two are too small
     make_split(dataset, three_shot(classes=split, drop_small=True), 0)
-    assert sum(proposed_classes(dataset, 1, 3, query_shot=8)) == 6
-    assert sum(proposed_classes(dataset, 1, 3, "released")) == 5  # 20 queries
+    assert sum(proposed(dataset, 1, 3, query_shot=8)) == 6
+    assert sum(proposed(dataset, 1, 3, "released")) == 5  # 20 queries
 
 
 @pytest.mark.parametrize(("ways", "split"), [((2, 3), (15, 12, 18)), ((2, 3, 5), (15, 10, 20))])
@@ -179,19 +183,19 @@ def test_a_common_split_fits_every_n(ways: tuple[int, ...], split: tuple[int, in
     """In whole sessions of every N if the classes are enough, otherwise of the largest."""
     dataset = with_counts((20,) * 45)
     assert common_classes(dataset, [SplitFor(n_way, 5) for n_way in ways]) == split
-    assert len({proposed_classes(dataset, n_way, 5) for n_way in ways}) == len(ways)
+    assert len({proposed(dataset, n_way, 5) for n_way in ways}) == len(ways)
 
 
 def test_a_common_split_counts_classes_that_are_large_enough_for_every_k() -> None:
     dataset = with_counts((*COUNTS, 30, 30))
-    assert common_classes(dataset, [SplitFor(1, 1), SplitFor(1, 3)]) == proposed_classes(dataset, 1, 3)
+    assert common_classes(dataset, [SplitFor(1, 1), SplitFor(1, 3)]) == proposed(dataset, 1, 3)
 
 
 def test_nodes_without_a_label_do_not_count_for_a_proposed_split() -> None:
     dataset = with_counts((20, 20, 20, 20))
     dataset.labels[dataset.labels == 3] = UNLABELLED
     with pytest.raises(UserError) as error:
-        proposed_classes(dataset, n_way=1, k_shot=3)
+        proposed(dataset, n_way=1, k_shot=3)
     assert str(error.value) == (
         "hand-made has 3 classes with enough nodes for 3-shot (of 4); 1-way needs 4: 2 base, 1 novel-train "
         "and 1 novel-test. Use a smaller n_way or k_shot."

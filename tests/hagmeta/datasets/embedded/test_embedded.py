@@ -14,7 +14,7 @@ from hagmeta.datasets import Dataset, describe, embedded, load
 from hagmeta.datasets.downloads import sources, wordnet_files
 from hagmeta.datasets.downloads.download import RemoteFile
 from hagmeta.datasets.formats import npz
-from hagmeta.scenarios.splits import proposed_classes
+from hagmeta.scenarios.splits import SplitFor, common_classes
 from tools.datasets import build_bible, build_boost, build_foldoc, build_kanji, build_metamath
 
 FINGERPRINTS = {
@@ -67,7 +67,7 @@ def test_classes_bear_their_setting(dataset: Dataset) -> None:
 def test_later_graphs_have_the_proposed_task_and_the_published_counts(name: str) -> None:
     graph, info = load(name, root=Path("unused")), describe(name, root=Path("unused"))
     assert (info.n_way, info.k_shot) == (3, 5)
-    assert info.class_split == proposed_classes(graph, n_way=3, k_shot=5)
+    assert info.class_split == common_classes(graph, [SplitFor(n_way=3, k_shot=5)])
     ends = graph.labels[graph.edges]
     assert np.mean(ends[:, 0] == ends[:, 1]) == pytest.approx(WITHIN_A_CLASS[name], abs=0.0005)
 
