@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
@@ -132,9 +133,9 @@ class OwnSteps(NamedTuple):
 class Method(nn.Module, ABC):
     """Base class of all methods. A method is written for one seed.
 
-    Subclasses implement `encode`, `classify` and `loss`. All other functions are optional. A hook is named
-    after the moment at which it is called, or after the values that it returns. Hooks whose default does
-    nothing are only called if a method defines them.
+    Subclasses implement `classify`, and often `encode` and `loss`. All other functions are optional. A hook
+    is named after the moment at which it is called, or after the values that it returns. Hooks whose default
+    does nothing are only called if a method defines them.
 
     In all steps, `key` is the random key for dropout; ``None`` means evaluation mode.
     """
@@ -281,19 +282,26 @@ class Method(nn.Module, ABC):
         """
         return False
 
-    @abstractmethod
     def encode(self, shared: Shared, view: View, key: Tensor | None) -> Any:
-        """Run one pass over the graph and return its result. `classify` may use it several times."""
+        """Run one pass over the graph and return its result. `classify` may use it several times.
+
+        By default, this is the embedding that the encoder computes.
+        """
+        return self.encoder(shared.graph, view, key)
 
     @abstractmethod
     def classify(self, shared: Shared, encoded: Any, task: Task) -> Tensor:
         """Return logits (queries, classes) of the queries of `task`."""
 
-    @abstractmethod
     def loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss of one meta-training step, and its logits (queries, classes)."""
+        """Return the loss of one meta-training step, and its logits (queries, classes).
+
+        By default, this is the cross-entropy.
+        """
+        logits = self.classify(shared, self.encode(shared, view, key), task)
+        return F.cross_entropy(logits, target), logits
 
     def session_loss(
         self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
@@ -416,6 +424,6 @@ HOOKS = {
     name: _parameters(member)
     for name, member in vars(Method).items()
     if isinstance(member, (FunctionType, classmethod))
-    and name not in Method.__abstractmethods__
+    and name not in ("encode", "classify", "loss")
     and not name.startswith("_")
 }

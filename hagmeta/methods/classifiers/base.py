@@ -33,19 +33,9 @@ class GrowingClassifier(Method):
         super().__init__(settings, sizes, seed)
         self.head = LinearHead(sizes.classes, settings.embedding)
 
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
-        embedding: Embedding = self.encoder(shared.graph, view, key)
-        return embedding
-
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         logits: Tensor = self.head(encoded.at(task.query), task.classes)
         return logits
-
-    def loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return F.cross_entropy(logits, target), logits
 
     def add_classes(self, shared: Shared, new: int, view: View, task: Task) -> Parameters:
         embedding = self.encode(shared, view, None)

@@ -217,12 +217,6 @@ class OnFeatures(Method):
         power = self.power or self.tukey + torch.zeros_like(part)
         return F.normalize(part.sign() * part.abs() ** power, dim=-1)
 
-    def loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return F.cross_entropy(logits, target), logits
-
     def transformed(self, rows: Tensor) -> Tensor:
         """Return the transformed features (..., width) that the head works on."""
         return rows

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.traits import MethodTraits
@@ -81,12 +80,6 @@ class GraphAny(Method):
         slopes = least_squares(*self._products(shared, encoded, task)).to(encoded.dtype)
         scores = torch.einsum("nfw,fwc->nfc", encoded[task.query], slopes)
         return self.network(scores)[0]
-
-    def loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return F.cross_entropy(logits, target), logits
 
     def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return self._products(shared, self.encode(shared, view, None), task)

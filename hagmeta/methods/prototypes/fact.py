@@ -113,10 +113,6 @@ class Fact(Method):
             seed, "init/fact", lambda: nn.Parameter(nn.init.orthogonal_(virtual), requires_grad=False)
         )
 
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
-        embedding: Embedding = self.encoder(shared.graph, view, key)
-        return embedding
-
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         support, query = support_and_queries(encoded, task.support, task.query)
         means = after_known(

@@ -82,19 +82,9 @@ class Lpmc(Method):
     cluster_distance: Tensor
     cluster_nodes: Tensor
 
-    def encode(self, shared: Shared, view: View, key: Tensor | None) -> Embedding:
-        embedding: Embedding = self.encoder(shared.graph, view, key)
-        return embedding
-
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         query, vectors = self._embedded(shared, encoded, task)
         return F.normalize(query, dim=-1) @ vectors.mT / TEMPERATURE
-
-    def loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return F.cross_entropy(logits, target), logits
 
     def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         return (self._embedded(shared, self.encode(shared, view, None), task)[1],)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings.domains import Whole
@@ -126,12 +125,6 @@ class Rale(Method):
 
     def classify(self, shared: Shared, encoded: Encoded, task: Task) -> Tensor:
         return distance_logits(*self._located(shared, encoded, task))
-
-    def loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return F.cross_entropy(logits, target), logits
 
     def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         task = task._replace(query=task.query[:1])  # not needed here

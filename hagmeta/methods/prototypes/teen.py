@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings.domains import HIGHEST_WEIGHT, Number
@@ -76,12 +75,6 @@ class Teen(FrozenEncoder):
     def classify(self, shared: Shared, encoded: Embedding, task: Task) -> Tensor:
         support, query = support_and_queries(encoded, task.support, task.query)
         return cosine_logits(query, torch.cat(self._prototypes(shared, encoded, task, support)))
-
-    def loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return F.cross_entropy(logits, target), logits
 
     def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         embedding = self.encode(shared, view, None)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hagmeta.common.settings.domains import HIGHEST_WEIGHT, Number
@@ -109,12 +108,6 @@ class Tlp(Method):
         weights = logistic_regression(chunks, self.probe_penalty * len(task.classes) / counts.sum())
         query = encoded.scaled(encoded.features[task.query])
         return query @ weights[:-1] + weights[-1]
-
-    def loss(
-        self, shared: Shared, view: View, task: Task, target: Tensor, key: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        logits = self.classify(shared, self.encode(shared, view, key), task)
-        return F.cross_entropy(logits, target), logits
 
     def class_statistics(self, shared: Shared, view: View, task: Task) -> tuple[Tensor, ...]:
         groups = self._known(shared, self._features(shared, view), task)

@@ -107,7 +107,7 @@ BROKEN = {
     "import no_such_thing": r"cannot be imported: ModuleNotFoundError: No module named 'no_such_thing'",
     "class Mine(": r"cannot be imported: SyntaxError",
     "raise RuntimeError('two\\nlines')": r"cannot be imported: RuntimeError: two lines",
-    "import hagmeta\nclass Mine(hagmeta.Method):\n    pass": r"method Mine does not define classify, encode",
+    "import hagmeta\nclass Mine(hagmeta.Method):\n    pass": r"method Mine does not define classify; see",
     METHOD.replace(
         "@dataclass(frozen=True, kw_only=True)", ""
     ): r"the setting my_scale of MineSettings is not decl",
