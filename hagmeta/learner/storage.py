@@ -165,14 +165,14 @@ def _read_header(path: Path, arrays: Arrays) -> dict[str, Any]:
     """Return the header of a saved learner, or raise an error if the file is not what `save` wrote."""
     try:
         header = dict(json.loads(arrays[HEADER].tobytes()))
-        kind, version = header["kind"], header["version"]
+        kind, newer = header["kind"], header["version"] > VERSION
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        kind, version = "", 0
+        kind, newer = "", False
     if kind != KIND:
         raise UserError(f"{path}: not a saved learner; expected a file that `Learner.save` wrote.")
-    if version > VERSION:
+    if newer:
         raise UserError(
-            f"{path}: saved in format {version} by hagmeta {header['hagmeta']}; this is hagmeta "
+            f"{path}: saved in format {header['version']} by hagmeta {header['hagmeta']}; this is hagmeta "
             f"{__version__}, which reads formats up to {VERSION}. Install a newer hagmeta."
         )
     if CHECKSUM not in arrays or arrays[CHECKSUM].tobytes() != _checksum(arrays):
