@@ -17,10 +17,10 @@ import torch
 from torch_geometric.data import Data
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning
-from hagmeta.learner.scenario import level
-from hagmeta.learner.state import learns_once
-from hagmeta.learner.table import kept_slots, slots_of
+from hagmeta.api.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning
+from hagmeta.api.learner.scenario import level
+from hagmeta.api.learner.state import learns_once
+from hagmeta.api.learner.table import kept_slots, slots_of
 from hagmeta.methods import METHODS
 from tests.hagmeta.learner.playing import clear_graph, part
 
