@@ -94,11 +94,7 @@ def check_no_leak(
     catch methods that keep a reference to them. The check cannot catch a method that loads labels from
     another place.
 
-    Args:
-        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
-        dataset: The graph to run on. The default is a small random graph.
-        base: Runs that the checks of a method share. The default is to run again.
-        **settings: Settings of the run, such as ``classes`` and ``n_way`` for your graph.
+    The arguments are those of `check_method`; ``base`` has runs that the checks of a method share.
 
     Raises:
         AssertionError: The method leaks. The message names the difference.
@@ -132,11 +128,7 @@ def check_deterministic(
 ) -> None:
     """Check that two runs with the same seed give the same record, bit for bit.
 
-    Args:
-        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
-        dataset: The graph to run on. The default is a small random graph.
-        base: Runs that the checks of a method share. The default is to run again.
-        **settings: Settings of the run.
+    The arguments are those of `check_method`; ``base`` has runs that the checks of a method share.
 
     Raises:
         AssertionError: The records differ. The message names the keys.
@@ -154,11 +146,7 @@ def check_packs(
     These are other seeds, and other values of the settings that the method lists in `differs`. Records are
     compared bit for bit. On x86, numbers may differ by 0.0001, because torch rounds differently in a pack.
 
-    Args:
-        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
-        dataset: The graph to run on. The default is a small random graph.
-        base: Runs that the checks of a method share. The default is to run again.
-        **settings: Settings of the run.
+    The arguments are those of `check_method`; ``base`` has runs that the checks of a method share.
 
     Raises:
         AssertionError: The records differ. The message names the keys.
@@ -202,11 +190,7 @@ def check_plain(
 ) -> None:
     """Check that plain mode works and matches the packed run up to rounding.
 
-    Args:
-        method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
-        dataset: The graph to run on. The default is a small random graph.
-        base: Runs that the checks of a method share. The default is to run again.
-        **settings: Settings of the run.
+    The arguments are those of `check_method`; ``base`` has runs that the checks of a method share.
 
     Raises:
         AssertionError: Plain mode fails, or its parameters or predictions differ.
@@ -230,7 +214,7 @@ def check_method(method: Reference, *, dataset: Dataset | None = None, **setting
     Args:
         method: The method: a class, a name, ``package.module:Class`` or ``file.py:Class``.
         dataset: The graph to run on. The default is a small random graph.
-        **settings: Settings of the run.
+        **settings: Settings of the run, such as ``classes`` and ``n_way`` for your graph.
 
     Raises:
         AssertionError: A check fails. The message names the difference.
