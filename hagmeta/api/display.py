@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from itertools import pairwise
-from types import TracebackType
 
 import numpy as np
 from rich import progress as bars
@@ -66,9 +65,7 @@ class ProgressDisplay:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
@@ -88,9 +85,7 @@ class NotebookProgress:
         self._area = self._ipython.display(self._ipython.HTML(""), display_id=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._area.update({"text/html": "", "text/plain": ""}, raw=True)
 
     def __call__(self, phase: str, done: int, total: int, values: dict[str, float]) -> None:
@@ -117,9 +112,7 @@ class ProgressLines:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._thread.join()
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import queue
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.home import home
+from hagmeta.common.patience import within
 
 # The logs of Ray stay local.
 FOLDERS = ("runs", "failed", "launches", "searches", "embeddings", "predictions", "report")
@@ -82,25 +81,8 @@ class Mirror:
 
 
 def _soon(ask: Callable[[], T]) -> T:
-    """Return the result of `ask`, or give up after PATIENCE: some clients retry for minutes."""
-    outcome: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
-
-    def attempt() -> None:
-        try:
-            outcome.put((ask(), None))
-        except Exception as error:  # raised again in the caller
-            outcome.put((None, error))
-
-    threading.Thread(target=attempt, daemon=True).start()
-    try:
-        answer, error = outcome.get(timeout=PATIENCE)
-    except queue.Empty:
-        raise TimeoutError(
-            f"no answer within {PATIENCE:.0f} seconds; check the network and the bucket's name"
-        ) from None
-    if error is not None:
-        raise error
-    return cast(T, answer)
+    """Return the result of `ask`, or give up after PATIENCE."""
+    return within(PATIENCE, ask, "; check the network and the bucket's name")
 
 
 def _names(files: fs.SubTreeFileSystem) -> set[str]:

@@ -6,10 +6,8 @@ import gzip
 import hashlib
 import http.client
 import os
-import queue
 import shutil
 import sys
-import threading
 import urllib.request
 import zlib
 from collections.abc import Sequence
@@ -20,6 +18,7 @@ from typing import cast
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import written_whole
+from hagmeta.common.patience import within
 from hagmeta.datasets.clean import one_line
 
 PATIENCE = 8.0  # seconds to wait for a server to answer, and for each pause while it sends
@@ -122,19 +121,4 @@ def _open(url: str) -> HTTPResponse:
 
     The timeout of urlopen is not enough: it restarts for each address and does not cover name lookup.
     """
-    outcome: queue.SimpleQueue[HTTPResponse | Exception] = queue.SimpleQueue()
-
-    def attempt() -> None:
-        try:
-            outcome.put(cast(HTTPResponse, urllib.request.urlopen(url, timeout=PATIENCE)))
-        except (OSError, http.client.HTTPException) as error:
-            outcome.put(error)
-
-    threading.Thread(target=attempt, daemon=True).start()
-    try:
-        result = outcome.get(timeout=PATIENCE)
-    except queue.Empty:
-        raise TimeoutError(f"no answer within {PATIENCE:.0f} seconds") from None
-    if isinstance(result, Exception):
-        raise result
-    return result
+    return within(PATIENCE, lambda: cast(HTTPResponse, urllib.request.urlopen(url, timeout=PATIENCE)))
