@@ -17,10 +17,14 @@ import torch
 from torch_geometric.data import Data
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.api.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning
 from hagmeta.api.learner.scenario import level
 from hagmeta.api.learner.state import learns_once
-from hagmeta.api.learner.table import kept_slots, slots_of
+from hagmeta.api.learner.table import (
+    FewSharedNodesWarning,
+    UnknownFeaturesWarning,
+    kept_slots,
+    slots_of,
+)
 from hagmeta.methods import METHODS
 from tests.hagmeta.learner.playing import clear_graph, part
 
