@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,16 +75,6 @@ def test_names_of_classes_are_text_and_nothing_else(graph: Dataset) -> None:
     elements = Elements(page)
     assert not elements.open and not {"script", "img", "b", "so"} & set(elements.seen)
     assert "&lt;script&gt;" in page and "{{ 7 * 7 }}" in page and "&amp;amp;" in page
-
-
-def test_a_file_whose_name_is_no_utf_8_is_on_the_page(
-    graph: Dataset, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(datasets, "EMBEDDED", {})
-    name = os.fsdecode(b"g\xff.npz")
-    npz.save(folder / name, graph)
-    assert main(["datasets", f"npz:{name}", "--report"]) == 0
-    assert "<h2>npz:g?.npz</h2>" in (folder / "datasets.html").read_text()
 
 
 def test_a_graph_whose_classes_are_too_small_has_no_accuracies(graph: Dataset) -> None:

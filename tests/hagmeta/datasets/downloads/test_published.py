@@ -49,15 +49,6 @@ def test_mat_dataset_is_downloaded_once(small_clothing: Server, graph: Dataset, 
     assert len(small_clothing.requests) == 3
 
 
-def test_mat_dataset_survives_a_cut_connection(
-    small_clothing: Server, graph: Dataset, tmp_path: Path
-) -> None:
-    small_clothing.cut.add("Small_train.mat")
-    with pytest.raises(UserError, match="cannot fetch Small_train"):
-        load("amazon-clothing", tmp_path)
-    assert fingerprint(load("amazon-clothing", tmp_path)) == fingerprint(graph)
-
-
 def test_mat_dataset_with_a_damaged_processed_file_says_so(small_clothing: Server, tmp_path: Path) -> None:
     load("amazon-clothing", tmp_path)
     shutil.rmtree(tmp_path / "prepared")  # with it nothing else is read
