@@ -12,7 +12,7 @@ import pytest
 
 from analysis.data.results import Results
 from analysis.report import Report
-from hagmeta.common.records.metrics import forgotten
+from hagmeta.common.records.metrics import forgotten, harmonic_means
 from hagmeta.common.records.records import config_hash
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.scenarios import PROTOCOLS
@@ -88,6 +88,16 @@ def figures(accuracy: Sequence[float]) -> dict[str, Any]:
             "torch": "2.13.0",
             "commit": "0" * 40,
         },
+    }
+
+
+def with_novel(base: Sequence[float], novel: float) -> dict[str, Any]:
+    """Return values of a record whose novel accuracy is not that of the base classes."""
+    later = [None, *[novel] * (len(base) - 1)]
+    matrix = [[first, *[novel] * session] for session, first in enumerate(base)]
+    return {
+        **{"base_accuracy": list(base), "novel_accuracy": later, "new_accuracy": later},
+        **{"harmonic": harmonic_means(base, later), "matrix": matrix, "forgetting": forgotten(matrix)},
     }
 
 

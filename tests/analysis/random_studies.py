@@ -1,16 +1,8 @@
-"""Make random studies with known truth: missing seeds, ties, disjoint seeds and many shapes.
-
-    python -m tests.analysis.random_studies 500
-
-checks the sentences and tables of 500 reports. The tests check some of them.
-"""
+"""Make random studies with known truth: missing seeds, ties, disjoint seeds and many shapes."""
 
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -141,28 +133,3 @@ def _seeds(fate: str, count: int, ease: dict[int, float], random: np.random.Gene
     if fate == "disjoint" and random.random() < 0.5:
         return [seed + count for seed in every]
     return every
-
-
-def main() -> None:
-    """Check as many studies as the command line says."""
-    from tests.analysis.held import check
-
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 500
-    kinds: Counter[str] = Counter()
-    wrong = 0
-    for number in range(count):
-        with tempfile.TemporaryDirectory() as folder:
-            write_study(Path(folder), number)
-            try:
-                kinds += check(Path(folder))
-            except Exception as error:
-                wrong += 1
-                print(f"study {number}: {type(error).__name__}: {error}", flush=True)
-    print(f"{count} studies, {wrong} of them wrong; sentences held against their tables, by kind:")
-    for kind, held in sorted(kinds.items()):
-        print(f"{held:6}  {kind}")
-    sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.analysis.held import check
 from tests.analysis.random_studies import write_study
 
-COUNT = 20  # `python -m tests.analysis.random_studies 500` checks more
+COUNT = 500 if os.environ.get("HAGMETA_FUZZ") else 20
 KINDS = (0, 6, 9)  # together they have sentences of most forms
 NUMBERS = [pytest.param(number, marks=() if number in KINDS else pytest.mark.slow) for number in range(COUNT)]
 

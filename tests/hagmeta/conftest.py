@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hagmeta import datasets
+from hagmeta import datasets, testing
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
@@ -16,7 +16,7 @@ from hagmeta.packs.pack import Progress
 
 SMALL = "synthetic:nodes=1200,edges=5000,features=150,classes=14,seed=1"
 # A prime number of nodes: whatever has a row for each is known by its size.
-TINY = "synthetic:nodes=401,edges=1500,features=60,classes=10,seed=1"
+TINY = testing.GRAPH
 CPU = torch.device("cpu")
 
 
@@ -43,24 +43,10 @@ def small() -> Callable[..., RunConfig]:
     """Settings to go with it; keywords change them."""
 
     def make(**changes: Any) -> RunConfig:
-        settings: dict[str, Any] = {
-            "dataset": SMALL,
-            "classes": (4, 5, 5),
-            "n_way": 2,
-            "k_shot": 3,
-            "hidden": 16,
-            "embedding": 8,
-            "heads": 2,
-            "pretrain_epochs": 3,
-            "episodes": 6,
-            "validate_every": 3,
-            "finetune_steps": 3,
-            "inner_steps": 2,
-            "memory": 4,
-            "projection": 40,
-            "lift": 40,
-            "centres": 40,
-            "codebooks": 6,
+        settings: dict[str, Any] = testing.SMALL | {
+            **{"dataset": SMALL, "classes": (4, 5, 5), "n_way": 2, "k_shot": 3, "hidden": 16, "embedding": 8},
+            **{"pretrain_epochs": 3, "episodes": 6, "validate_every": 3, "finetune_steps": 3},
+            **{"inner_steps": 2, "memory": 4},
         }
         return RunConfig.of(**(settings | changes))
 
@@ -78,25 +64,8 @@ def tiny() -> Callable[..., RunConfig]:
     """Settings to go with it: two sessions, one novel-test class that never comes, one class of no part."""
 
     def make(**changes: Any) -> RunConfig:
-        settings: dict[str, Any] = {
-            "dataset": TINY,
-            "classes": (2, 2, 5),
-            "n_way": 2,
-            "k_shot": 2,
-            "hidden": 8,
-            "embedding": 4,
-            "heads": 2,
-            "pretrain_epochs": 1,
-            "episodes": 1,
-            "validate_every": 1,
-            "finetune_steps": 2,
-            "inner_steps": 1,
-            "memory": 3,
-            "projection": 40,
-            "lift": 40,
-            "centres": 40,
-            "codebooks": 6,
-        }
+        settings: dict[str, Any] = {**testing.SMALL, **testing.TASK, "dataset": TINY}
+        settings |= {"pretrain_epochs": 1, "episodes": 1}
         return RunConfig.of(**(settings | changes))
 
     return make

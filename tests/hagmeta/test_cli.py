@@ -32,12 +32,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "80"}
-    command = [sys.executable, "-m", "hagmeta", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG, check=False)
-
-
 def test_a_run_writes_a_record_a_seed_and_shows_a_table(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,13 +116,6 @@ def test_smoothed_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None
     assert "frozen, smoothed, self-trained, on" in " ".join(capsys.readouterr().out.split())
 
 
-def test_reweighted_answers_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*TINY, "--seeds", "1", "--method", "frozen", "--set", "prior=estimated"]) == 0
-    shown = capsys.readouterr()
-    assert "note: `prior: estimated` makes predictions transductive" in " ".join(shown.err.split())
-    assert "frozen, re-weighted, on" in " ".join(shown.out.split())
-
-
 def test_datasets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["datasets"]) == 0
@@ -136,15 +123,6 @@ def test_datasets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     for name in datasets.names():
         assert f" {name} " in shown
     assert "131,552" in shown and "12/12/27" in shown
-
-
-@pytest.mark.slow  # the test of Ctrl-C has a real process whose status counts
-def test_a_bad_input_ends_a_real_process_with_status_2_and_one_line() -> None:
-    done = call("--dataset", "amazon-clothign")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: unknown dataset 'amazon-clothign'. Did you mean 'amazon-clothing'?")
-    assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
 
 
 def write_npz(path: Path, **changes: Any) -> str:
@@ -233,13 +211,6 @@ def test_a_bad_file_is_one_line(
     assert_refused(["--dataset", make(tmp_path), *CLASSES], expected, capsys)
 
 
-def test_a_good_file_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # What the bad files above have in common is not what makes them bad.
-    name = write_npz(tmp_path / "graph.npz")
-    assert main(["--dataset", name, "--classes", "2", "2", "2", "--seeds", "1", *TINY[6:]]) == 0
-    assert "PD" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "kind", ["missing folder", "a folder", "below a file", "a FIFO", "a long name", "NUL"]
 )
@@ -257,11 +228,6 @@ def test_an_unwritable_json_is_refused_before_anything_runs(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_without_a_cuda_device_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert_refused([*TINY, "--device", "cuda"], "no CUDA device here", capsys)
-
-
-def test_an_error_shows_what_was_given_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
-    # The console would make a picture of a word between colons.
-    assert_refused(["--dataset", "a:cat:b"], "'a:cat:b'", capsys)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,11 @@ def start_shared_ray() -> None:
     signal.signal(signal.SIGTERM, stopping)  # Ray has replaced it
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests first that need no Ray at the start: after them, the shared one starts only once."""
+    items.sort(key=lambda item: "no_ray" not in getattr(item, "fixturenames", ()))
+
+
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End Ray after the last study: its processes never rest."""
     if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):

@@ -85,6 +85,8 @@ def test_an_address_without_a_cluster_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path / "home"))
+    # Otherwise, a token of the user would set the mode of Ray for all later tests.
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert main(["--methods", "sgc-ncm", "--dataset", "debian", "--address", "127.0.0.1:1"]) == 2
     (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert "no Ray cluster at --address 127.0.0.1:1" in error

@@ -429,12 +429,6 @@ def test_spaces_are_listed_with_their_sizes(
     assert "16 runs" in output and "64 samples" in output and output.count("--quick: ") == 2
 
 
-def test_text_of_users_is_shown_to_the_letter(folder: Path, launch_here: Launch) -> None:
-    (folder / "tiny.yaml").write_text(SPACE.replace("a study of seconds", "'[/b] a [x] study :smile: [red]'"))
-    code, output = launch_here(folder, "--dry-run")
-    assert code == 0 and "[/b] a [x] study :smile: [red]" in output
-
-
 def test_a_space_file_of_dots_does_not_write_above_its_results(folder: Path, launch_here: Launch) -> None:
     (folder / "...yaml").write_text(SPACE)
     code, output = launch_here(folder, "--space", str(folder / "...yaml"))
@@ -480,17 +474,3 @@ def test_another_graph_under_the_same_name_is_not_done(folder: Path, launch_here
     assert "1 done, 0 to go" in launch_here(folder, "--dry-run")[1]
     npz.save(folder / "graph.npz", graph(2))
     assert "0 done, 1 to go" in launch_here(folder, "--dry-run")[1]
-
-
-def test_an_npz_file_needs_no_prefix(folder: Path, launch_here: Launch) -> None:
-    graph = datasets.load("synthetic:nodes=300,edges=900,features=40,classes=6,seed=1", folder)
-    npz.save(folder / "deep" / "graph.npz", graph)
-    space = "datasets: [NAME]\nfixed: {method: sgc-ncm, classes: [2, 2, 2], n_way: 1, k_shot: 1}\nseeds: 1\n"
-    plans = []
-    for name in ("deep/graph.npz", "npz:deep/graph.npz"):
-        (folder / "tiny.yaml").write_text(space.replace("NAME", name))
-        plans.append(launch_here(folder, "--dry-run")[1])
-        plans.append(launch_here(folder, "--dataset", name, "--dry-run")[1])
-    assert set(plans) == {plans[0]} and "sgc-ncm on graph.npz, seed 0\n" in plans[0]
-    code, output = launch_here(folder, "--dataset", "deep/none.npz", "--dry-run")
-    assert code == 2 and output.count("\n") == 1 and "deep/none.npz: " in output and "no such file" in output

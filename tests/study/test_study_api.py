@@ -31,16 +31,6 @@ def test_a_comparison_is_the_space_that_a_file_would_give(tmp_path: Path) -> Non
     assert len(space.of_methods(["sgc-lda", "hag-meta"], ["debian"], settings={"hops": "3"}).configs) == 2
 
 
-def test_a_mapping_is_read_as_a_file_would_be(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("datasets: [debian]\ngrid: {hidden: [16, 32]}\nseeds: 3\n")
-    content = {"datasets": ["debian"], "grid": {"hidden": (16, 32)}, "seeds": 3}
-    written = space.read(tmp_path / "mine.yaml")
-    made = space.read(content)
-    assert (made.resolved, made.seeds) == (written.resolved, written.seeds) and made.name == "study"
-    del content["datasets"]
-    assert space.read(content, datasets=["debian"], name="other").resolved == written.resolved
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [

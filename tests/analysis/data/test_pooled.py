@@ -106,16 +106,6 @@ def test_a_grid_has_effects_per_method_largest_first(grid: Results) -> None:
     assert {"dropout x hidden", "dropout x TLA"} & set(names) and len(names) == 7
 
 
-def test_labels_of_a_grid_show_all_its_settings(grid: Results) -> None:
-    expected = {
-        f"{method} ({off}hidden {hidden}, dropout {dropout})"
-        for method, off in (("HAG-Meta", ""), ("HAG-Meta", "TLA off, "), ("GPN", ""))
-        for dropout in ("0", "0.5")
-        for hidden in (16, 64)
-    }
-    assert set(grid.labels) == expected
-
-
 def test_many_values_have_the_range_and_the_steps(write: Write) -> None:
     for hidden, dropout in itertools.product((16, 64, 128), (0.5, 0.0)):
         folder = write(

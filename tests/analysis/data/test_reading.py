@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -24,13 +22,6 @@ def test_one_row_a_run_and_one_a_session(write: Write) -> None:
     row = results.sessions.iloc[2]
     assert (row["seed"], row["session"], row["accuracy"], row["dataset"]) == (0, 2, 0.6, "debian")
     assert results.runs["seconds"].tolist() == [4.0, 4.0]
-
-
-def test_a_folder_of_studies_and_a_study_are_both_taken(write: Write, tmp_path: Path) -> None:
-    write({0: CURVE}, study="one")
-    write({1: CURVE}, study="two")
-    assert sorted(read([tmp_path]).runs["seed"]) == [0, 1]
-    assert read([tmp_path / "one"]).runs["seed"].tolist() == [0]
 
 
 def test_the_same_run_in_two_folders_counts_once(write: Write, tmp_path: Path) -> None:
@@ -59,18 +50,6 @@ def test_damaged_files_are_left_out_and_named(write: Write, damage: str) -> None
     assert len(results.damaged) == 1 and str(path) in results.damaged[0]
 
 
-def test_a_record_without_what_a_report_needs_is_one_clear_line(write: Write) -> None:
-    folder = write({0: CURVE})
-    (path,) = folder.glob("runs/*/*.json")
-    record = json.loads(path.read_text())
-    del record["traits"], record["macro_accuracy"]
-    path.write_text(json.dumps(record))
-    (line,) = read([write({1: CURVE}, study="new"), folder]).damaged
-    assert line.endswith("0.json: keys are missing: traits, macro_accuracy")
-    with pytest.raises(UserError, match="no finished run found"):
-        read([folder])
-
-
 def test_scores_are_macro_accuracies_unless_another_metric_is_asked_for(write: Write) -> None:
     macro = {"macro_accuracy": [0.9, 0.3], "macro_base_accuracy": [0.9, 0.4]}
     macro |= {"macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.8 / 3]}
@@ -80,15 +59,6 @@ def test_scores_are_macro_accuracies_unless_another_metric_is_asked_for(write: W
         run = results.runs.iloc[0]
         assert [run[key] for key in ("first", "last", "average")] == pytest.approx(scores)
         assert list(results.sessions["novel_score"])[1:] == [novel]
-
-
-def test_curves_of_unequal_length_are_damage(write: Write) -> None:
-    folder = write({0: CURVE, 1: CURVE})
-    path = next((folder / "runs").glob("*/1.json"))
-    record = json.loads(path.read_text())
-    record["harmonic"] = record["harmonic"][:-1]
-    path.write_text(json.dumps(record))
-    assert "curves" in read([folder]).damaged[0]
 
 
 def test_failed_and_missing_runs_are_named(write: Write) -> None:
@@ -148,12 +118,6 @@ def test_the_centre_is_the_reference_even_where_an_arm_has_the_default(write: Wr
     assert set(panel.labels[1:]) == {"hidden 64", "dropout 0", "finetune_steps 20"}
 
 
-def test_a_setting_that_only_the_protocol_decides_names_nothing(write: Write) -> None:
-    write({0: CURVE})
-    folder = write({0: CURVE}, protocol="released")  # with 20 training queries instead of 5
-    assert set(read([folder]).runs["label"]) == {"HAG-Meta"}
-
-
 def test_records_of_an_older_version_are_never_taken_for_others(write: Write) -> None:
     # A version that did not know a setting yet: another configuration, though nothing else differs.
     older = reconfigured(write({0: CURVE}, study="older"), without="loss")
@@ -177,21 +141,7 @@ def test_where_and_by(write: Write) -> None:
         pooled(results, ["dropuot"])
 
 
-def test_methods_with_settings_of_their_own_can_be_left_out(write: Write) -> None:
-    write({0: CURVE}, method="er-gnn")  # has a memory
-    folder = write({0: CURVE})
-    (panel,) = read([folder]).where({"method": ["hag-meta"]}).panels
-    assert panel.labels == ["HAG-Meta"]
-
-
 def test_setting_that_is_null_is_unknown_in_titles(write: Write) -> None:
     other = reconfigured(write({0: CURVE}, study="other"), classes=None)
     titles = [panel.title for panel in read([write({0: CURVE}), other]).panels]
     assert [title.rpartition(", ")[2] for title in titles] == ["classes 12/12/27", "classes unknown"]
-
-
-def test_folders_merge_by_copying(write: Write, tmp_path: Path) -> None:
-    one = write({0: CURVE}, study="one")
-    two = write({1: CURVE}, study="two")
-    shutil.copytree(one, two, dirs_exist_ok=True)
-    assert sorted(read([two]).runs["seed"]) == [0, 1]

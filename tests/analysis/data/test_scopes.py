@@ -16,7 +16,6 @@ import hagmeta
 from analysis.comparisons import Analysis
 from analysis.data.reading import read
 from analysis.data.results import Panel, Results
-from analysis.page.explorer import data
 from analysis.references.place import place
 from analysis.references.references import read_references
 from analysis.report import Report
@@ -142,13 +141,6 @@ def test_only_a_method_itself_is_compared_between_tasks(both: tuple[str, Results
     assert all(name != key or where for where, name, *_ in told.values.comparisons)
     for sentence in sentences(found):
         assert not re.search(r"[78]\d\.\d points", sentence) or key in {"protocol", "k_shot"}, sentence
-
-
-def test_the_explorer_keeps_tasks_apart(both: tuple[str, Results]) -> None:
-    panels = data(Analysis(both[1]))["panels"]
-    assert [len(panel["rows"]) for panel in panels] == [len(METHODS)] * 2
-    shares = [metric["values"] for panel in panels for metric in panel["numbers"]]
-    assert not [n for rows in shares for row in rows for n in row if isinstance(n, int) and is_mixed(n / 10)]
 
 
 def result_of(settings: dict[str, Any]) -> hagmeta.Result:

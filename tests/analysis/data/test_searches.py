@@ -117,13 +117,6 @@ def test_what_was_chosen_stands_beside_with_objective_and_overlap(searched: Path
     assert told["overlap"] == OVERLAP
 
 
-def test_some_of_a_search_keep_their_names(searched: Path) -> None:
-    found = read([searched]).where({"dataset": ["debian"]})
-    assert list(found.runs["label"].unique()) == ["HAG-Meta", "CEC"]
-    with pytest.raises(UserError, match="no run has this value"):
-        read([searched]).where({"val_classes": ["6"]})
-
-
 def test_beside_other_studies_configurations_are_told_apart_by_what_was_chosen(
     searched: Path, write: Write
 ) -> None:
@@ -166,17 +159,6 @@ def test_the_gain_from_tuning_is_told_with_one_verdict_everywhere(searched: Path
     own = Report(report.results.where({"method": ["cec"], "dataset": ["debian"]}))
     (summary,) = [table for table in own.tables if table.name.startswith("summary")]
     assert "Not tested" not in summary.caption and "Gain from tuning" in summary.caption
-
-
-def test_defaults_that_were_confirmed_are_rows_of_their_own(searched: Path, write: Write) -> None:
-    results = read([with_default(searched, write)])
-    assert len(results.runs) == 5 * 10
-    tables = {table.name: table for table in make_tables(Analysis(results))}
-    rows = tables["sessions-debian-strict-3-way-5-shot"].rows
-    assert [row[0].text for row in rows] == ["HAG-Meta (tuned)", "CEC (tuned)", "CEC (default)"]
-    [chosen] = [table for name, table in tables.items() if name.startswith("search-")]
-    scores = {row[0].text: [cell.text for cell in row[2:4]] for row in chosen.rows}
-    assert scores["debian cec"] == ["61.0", "52.0"] and scores["debian hag-meta"] == ["61.0", ""]
 
 
 def test_a_confirmation_counts_until_the_next_one_has_runs(searched: Path, write: Write) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from analysis.data.labels import transductive_words
 from analysis.data.reading import read
-from analysis.data.traits import Traits, told_apart
+from analysis.data.traits import Traits
 from tests.analysis.conftest import Write, rewritten
 
 SEEDS = range(6)
@@ -52,18 +50,6 @@ def test_plug_ins_of_one_title_are_told_apart_by_their_source(write: Write) -> N
     one = plugged(write(curves(0.5), study="one", method="cec"), "Mine@0123456789ab")
     two = plugged(write(curves(0.6), study="two", method="cec"), "Mine@fedcba987654")
     assert set(read([one, two]).runs["label"]) == {"Mine [012345]", "Mine [fedcba]"}
-
-
-@pytest.mark.parametrize(
-    ("titles", "shown"),
-    [
-        ({"a": "A", "b": "B"}, ["A", "B"]),
-        ({"cec": "CEC", "Cec@0123456789ab": "CEC"}, ["CEC", "CEC [012345]"]),
-        ({"a": "A", "b": "A"}, ["A [a]", "A [b]"]),
-    ],
-)
-def test_no_two_titles_are_alike(titles: dict[str, str], shown: list[str]) -> None:
-    assert list(told_apart(titles).values()) == shown
 
 
 def test_a_role_of_later_code_is_that_of_a_baseline() -> None:

@@ -14,20 +14,18 @@ import numpy as np
 import pytest
 
 import hagmeta
-from analysis.__main__ import main as report_main
 from analysis.comparisons import Analysis
 from analysis.data.reading import read
 from analysis.data.results import Panel, Results
 from analysis.figures.style import LOOKS
 from analysis.page import explorer
-from analysis.references.references import load_references
 from analysis.tables.cost import cost_table
 from analysis.tables.panels import metrics_table, sessions_table, summary_table
 from analysis.tables.table import Table
 from hagmeta.__main__ import main as hagmeta_main
 from hagmeta.common.records.records import StudyFolder
 from hagmeta.scenarios.predictions import read_predictions
-from tests.analysis.browsing import CONTRAST, DOWN, ENTER, RIGHT, SPACE, TAB, find, texts
+from tests.analysis.browsing import CONTRAST, DOWN, ENTER, RIGHT, SPACE, find, texts
 from tests.analysis.random_studies import write_study
 
 GRAPH = "synthetic:nodes=400,edges=1600,features=40,classes=12"
@@ -143,47 +141,6 @@ def test_every_number_of_the_page_is_in_the_tables(
             go(browser, state_of(panel_told, metric=title))
             page = {label: row[title] for label, row in shown(browser).items()}
             assert page == {label: row[title] for label, row in cells(metrics).items()}, title
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_figures")
-def test_the_references_are_explored_with_the_numbers_of_their_tables(
-    show: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    methods = ["sgc-lda", "sgc-ridge", "ranpac"]
-    where = [f"method={method}" for method in methods]
-    options = [word for each in ("dataset=foldoc", *where) for word in ("--where", each)]
-    out = tmp_path / "references"
-    assert report_main(["references", *options, "--explore", "--out", str(out)]) == 0
-    assert capsys.readouterr().out == f"report: {out / 'index.html'}\n"
-    results = load_references("defaults", datasets=["foldoc"]).where({"method": methods})
-    (panel,) = results.panels
-    browser = show((out / explorer.NAME).read_text())
-    assert texts(browser, "h1") == ["Explore reference results (defaults) on foldoc"]
-    table = cells(summary_table(panel, Analysis(results).comparisons))
-    page = shown(browser)
-    assert len(page) == 3 and list(page) == list(table)
-    for label, row in table.items():
-        assert page[label]["macro accuracy"] == row["last"]
-        assert page[label]["minus reference"] == row["last minus reference"]
-        assert page[label]["verdict"] == row["verdict"]
-    assert texts(browser, "#classes-words") == ["This page has no scores by class of these runs."]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--references", "best"], "invalid choice: 'best' (choose from 'defaults', 'tuned')"),
-        (["--where", "dataset=nowhere"], "no run has this value; expected one of amazon-computers"),
-    ],
-)
-def test_references_that_do_not_exist_are_one_line_and_write_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
-) -> None:
-    assert report_main(["references", *options, "--out", str(tmp_path / "out")]) == 2
-    told = capsys.readouterr()
-    assert message in told.err and told.err.count("\n") == 1 and not told.out
-    assert not (tmp_path / "out").exists()
 
 
 def _shape(told: dict[str, Any]) -> str:
@@ -374,32 +331,6 @@ def test_a_slider_moves_over_the_configurations_that_were_run(
     assert "hops" not in find(browser, "#command").text  # 3 is the default
     label = find(browser, "#detail-title").text.removeprefix("One configuration: ")
     assert texts(browser, "#facts dd")[0] == shown(browser)[label]["macro accuracy"]
-
-
-@pytest.mark.slow
-def test_the_tab_key_reaches_every_control_and_shows_where_it_is(show: Show, html: str) -> None:
-    browser = show(html)
-    reached = set()
-    while "BODY" not in reached:  # after the last control
-        browser.switch_to.active_element.send_keys(TAB)
-        name, outline = browser.execute_script(
-            "const e = document.activeElement; return [e.id || e.closest('[id]')?.id || e.tagName,"
-            "getComputedStyle(e).outlineStyle]"
-        )
-        reached.add(name)
-        assert outline != "none" or name == "BODY", name
-    controls = {
-        "choose-k_shot",
-        "choose-metric",
-        "choose-session",
-        "find",
-        "list",
-        "curves",
-        "table",
-        "cost",
-        "one",
-    }
-    assert controls | {"classes-scroll", "confusion", "queries-scroll"} <= reached
 
 
 @pytest.mark.parametrize(

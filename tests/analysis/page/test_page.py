@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.page.page import SECTIONS, Fact, Notice, Page, Picture, caption_parts, render, svg_size
+from analysis.page.page import SECTIONS, Fact, Notice, Page, Picture, render
 from analysis.tables.table import Cell, Table
-from tests.analysis.browsing import BACKSPACE, CONTRAST, ENTER, ESCAPE, SELECT_ALL, find, texts
+from tests.analysis.browsing import BACKSPACE, CONTRAST, ESCAPE, SELECT_ALL, find, texts
 
 HOSTILE = "<script>document.title = 'taken'</script> & \"quoted\" 'label'"
 SVG = (
@@ -81,38 +81,12 @@ def test_figures_come_before_tables_and_both_are_numbered(tmp_path: Path) -> Non
     assert titles == [("Figure 1", "two"), ("Table 1", "first"), ("Figure 2", "one"), ("Table 2", "second")]
 
 
-def test_a_section_that_the_report_does_not_have_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"no section 'curvs'.*ablation, settings"):
-        page([table(section="curvs")])
-
-
 def test_four_findings_are_in_sight_and_the_others_are_folded() -> None:
     findings = [f"Finding {number}." for number in range(9)]
     before, folded = page(findings=findings, setting="strict", seeds="10 seeds").split("5 more findings")
     assert [re.findall(r"Finding (\d)", part) for part in (before, folded)] == [list("0123"), list("45678")]
     assert '<span class="badge">10 seeds</span>' in before
     assert "more finding" not in page(findings=findings[:4])
-
-
-def test_a_long_caption_shows_its_first_sentences() -> None:
-    words = "Every point is a mean over seeds. Bars are intervals. " + "They are long. " * 20
-    first, rest = caption_parts(words.strip())
-    assert first.startswith("Every") and first.endswith("They are long.") and len(first) <= 200
-    assert f"{first} {rest}" == words.strip()
-    assert caption_parts("One sentence.") == ("One sentence.", "")
-
-
-def test_titles_and_findings_name_a_setting_once(tmp_path: Path) -> None:
-    longer = "debian, strict, 3-way, rehearsal none"
-    shorter = {"debian, strict, 3-way": "debian", longer: "debian, rehearsal none"}
-    html = page(
-        [table(title=f"Means: {longer}")],
-        [picture(tmp_path, title="Curves: debian, strict, 3-way")],
-        findings=["On debian, strict, 3-way: yes."],
-        shorter=shorter,
-    )
-    assert "strict, 3-way" not in html
-    assert "</a> Means: debian, rehearsal none</h3>" in html and "</a> Curves: debian</h3>" in html
 
 
 def test_a_notice_shows_five_lines_and_folds_the_rest_away() -> None:
@@ -122,15 +96,6 @@ def test_a_notice_shows_five_lines_and_folds_the_rest_away() -> None:
     before, folded = html.split("show all 37")
     assert before.count(" failed</li>") == 5
     assert folded.count(" failed</li>") == 32
-
-
-def test_a_short_notice_folds_nothing_away() -> None:
-    html = page(notices=[Notice("5 runs failed", ["failed"] * 5)])
-    assert "show all" not in html
-
-
-def test_a_page_without_notices_or_leaks_has_no_such_part() -> None:
-    assert 'class="notice' not in page([table()])
 
 
 def test_what_was_measured_under_released_is_marked_and_only_that(tmp_path: Path) -> None:
@@ -186,24 +151,6 @@ def test_hostile_text_is_escaped_wherever_it_stands(tmp_path: Path) -> None:
     assert html.count("<script>") == 1  # our own
 
 
-def test_the_page_without_figures_is_light() -> None:
-    assert len(page([table()]).encode()) < 40_000
-
-
-@pytest.mark.parametrize(
-    ("opening", "size"),
-    [
-        ('<svg width="72pt" height="36pt" viewBox="0 0 9 9">', (96, 48)),
-        ("<svg width='100' height='50px'>", (100, 50)),
-        ('<svg viewBox="0 0 300 200" stroke-width="2">', (300, 200)),
-        ('<svg width="100%" viewBox="0,0,30,20">', (30, 20)),
-        ("<svg>", (640, 400)),
-    ],
-)
-def test_the_size_of_a_picture_is_read_from_its_file(opening: str, size: tuple[int, int]) -> None:
-    assert svg_size(f"<?xml version='1.0'?>\n{opening}</svg>".encode()) == size
-
-
 # What a reader meets, in a real browser.
 
 
@@ -251,38 +198,6 @@ def test_a_click_on_a_header_sorts_by_number_then_back(show: Callable[..., Any])
     assert texts(browser, "tbody th")[0] == "row 0 reference"
 
 
-@pytest.mark.slow
-def test_text_sorts_by_its_words_and_equal_rows_keep_their_order(show: Callable[..., Any]) -> None:
-    browser = show(page([table(rows=12)]))
-    what, kind, _ = browser.find_elements("css selector", "thead button")
-    what.click()
-    labels = [f"row {number}" for number in range(12)]
-    labels[0] += " reference"
-    assert texts(browser, "tbody th") == labels  # row 2 before row 10
-    kind.click()
-    assert texts(browser, "tbody th") == labels[::2] + labels[1::2]
-    kind.click()
-    assert texts(browser, "tbody th") == labels[1::2] + labels[::2]
-
-
-@pytest.mark.slow
-def test_switches_sort_by_their_number_and_stand_as_words(show: Callable[..., Any]) -> None:
-    rows = [[Cell(name), Cell("yes" if on else "", float(on))] for name, on in (("a", 1), ("b", 0), ("c", 1))]
-    browser = show(page([Table("t", "comparison", "T", "C", ["what", "on"], rows, pd.DataFrame())]))
-    find(browser, "thead th:nth-child(2) button").click()
-    assert texts(browser, "tbody th") == ["b", "a", "c"]
-    assert find(browser, "tbody td").value_of_css_property("text-align") == "left"
-
-
-@pytest.mark.slow
-def test_a_header_is_sorted_by_from_the_keyboard(show: Callable[..., Any]) -> None:
-    browser = show(page([table()]))
-    button = find(browser, "thead th:nth-child(3) button")
-    button.send_keys(ENTER)
-    assert texts(browser, "tbody td:nth-child(3)")[0].startswith("-5.0")
-    assert browser.switch_to.active_element == button
-
-
 def test_a_filter_keeps_rows_that_contain_it_and_counts_them(show: Callable[..., Any]) -> None:
     browser = show(page([table(rows=12)]))
     box = find(browser, ".filter input")
@@ -301,19 +216,6 @@ def test_a_link_opens_the_folded_section_that_it_leads_to(show: Callable[..., An
     assert not find(browser, "#table-seconds table").is_displayed()
     find(browser, "nav a[href='#cost']").click()
     assert find(browser, "#table-seconds table").is_displayed()
-
-
-@pytest.mark.slow
-def test_a_phone_does_not_show_extra_columns(show: Callable[..., Any]) -> None:
-    browser = show(page([table(extra=("kind",))]), width=390)
-    headers = browser.find_elements("css selector", "thead th")
-    assert [header.is_displayed() for header in headers] == [True, False, True]
-
-
-@pytest.mark.slow
-def test_a_short_table_has_no_filter(show: Callable[..., Any]) -> None:
-    browser = show(page([table(rows=6)]))
-    assert texts(browser, ".filter") == []
 
 
 def test_a_figure_opens_larger_and_escape_or_the_button_closes_it(
@@ -370,21 +272,6 @@ def test_the_page_is_never_wider_than_the_screen(
     )
 
 
-def test_contents_are_folded_on_a_phone_and_open_beside_the_text(
-    show: Callable[..., Any], tmp_path: Path
-) -> None:
-    browser = show(full_page(tmp_path), width=375)
-    entries = find(browser, "#contents > ol")
-    assert not entries.is_displayed()
-    find(browser, "#contents summary").click()
-    find(browser, "#contents a[href='#cost']").click()
-    assert not entries.is_displayed()
-    assert find(browser, "#cost h2").rect["y"] == pytest.approx(
-        browser.execute_script("return scrollY"), abs=150
-    )
-    assert find(show(full_page(tmp_path)), "#contents > ol").is_displayed()
-
-
 @pytest.mark.parametrize(
     ("scheme", "ground"),
     [
@@ -427,15 +314,3 @@ def test_without_scripts_everything_can_still_be_read(show: Callable[..., Any], 
     assert not find(browser, ".filter").is_displayed()
     assert browser.find_elements("css selector", "thead button") == []
     assert find(browser, ".enlarge").get_attribute("href").endswith("figures/one.svg")
-
-
-@pytest.mark.slow
-def test_many_figures_and_a_long_table_are_quick(show: Callable[..., Any], tmp_path: Path) -> None:
-    tables = [table("long", rows=300), *(table(f"table-{number}") for number in range(40))]
-    pictures = [picture(tmp_path, f"figure-{number}") for number in range(60)]
-    browser = show(page(tables, pictures))
-    timing = "performance.getEntriesByType('navigation')[0]"
-    assert browser.execute_script(f"return {timing}.loadEventEnd") < 5000
-    sort = "const start = performance.now(); document.querySelector('#table-long thead button').click();"
-    settle = "document.body.offsetHeight; return performance.now() - start"
-    assert browser.execute_script(f"{sort} {settle}") < 1000

@@ -204,11 +204,6 @@ def test_archives_without_a_kind_are_no_references(study: Path, tmp_path: Path) 
         load_references(TUNED, folder=tmp_path)
 
 
-def test_unknown_archives_are_named() -> None:
-    with pytest.raises(UserError, match=r"unknown archive 'planned'.*planned-tuned"):
-        archive_of("planned")
-
-
 @pytest.mark.parametrize("content", [b"", b"not an archive", None])
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "damaged.npz"

@@ -16,11 +16,10 @@ from rich.console import Console
 
 import hagmeta
 from analysis.__main__ import main
-from analysis.references.comparable import cheapest, spanned
+from analysis.references.comparable import cheapest
 from analysis.references.page import write_comparison
 from analysis.references.place import Placed, place
 from analysis.references.references import DEFAULTS, References, read_references
-from analysis.references.tables import compare_tables
 from analysis.references.words import citations, findings, paragraph
 from analysis.statistics.estimates import estimate
 from hagmeta.common.errors import UserError
@@ -156,27 +155,6 @@ def changed(study: Path, to: Path, settings: dict[str, Any] | None = None, **cha
     return to
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "reason"),
-    [
-        ("k_shot", 2, "k_shot is 2, the references have 3"),
-        ("n_way", 1, "n_way is 1, the references have 2"),
-        ("protocol", "released", "protocol is released, the references have strict"),
-        ("rehearsal", "none", "rehearsal is none, the references have all"),
-        ("classes", [5, 1, 4], "classes is 5/1/4, the references have 4/2/4"),
-        ("visibility", "whole", "visibility is whole, the references have arriving"),
-        ("mislabelled", 0.1, r"mislabelled is 0\.1, the references have 0"),
-        ("val_classes", 2, "val_classes is 2, the references have 0"),
-    ],
-)
-def test_another_task_is_refused(
-    own: Callable[..., Path], references: References, tmp_path: Path, setting: str, value: Any, reason: str
-) -> None:
-    study = changed(own("Poor", POOR), tmp_path, {setting: value})
-    with pytest.raises(UserError, match=f"Poor: {reason}"):
-        place([study], references=references)
-
-
 def test_too_few_common_seeds_are_refused_with_a_command(
     own: Callable[..., Path], references: References
 ) -> None:
@@ -230,15 +208,6 @@ def test_a_graph_is_known_by_its_content(
     assert standing.dataset == GRAPH and standing.rank == 4
 
 
-def test_methods_that_the_references_lack_come_first(
-    own: Callable[..., Path], references: References, folder: Path, tmp_path: Path
-) -> None:
-    again = changed(folder / "tuned", tmp_path, {"hops": 7})
-    placed = place([again, own("Poor", POOR)], references=references)
-    assert placed.labels[0] == "Poor" and "SGC-NCM (yours)" in placed.labels[1:]
-    assert all(set(each.rivals) == set(METHODS_BY_TITLE) for each in placed.standings)
-
-
 def test_what_can_be_compared_is_compared(
     own: Callable[..., Path], references: References, tmp_path: Path
 ) -> None:
@@ -264,19 +233,6 @@ def test_the_page(poor: Placed, own: Callable[..., Path], tmp_path: Path, patche
     assert paragraph(placed, "Poor") in told
     assert all(citation in told for citation in citations(placed, "Poor"))
     assert "[3]" in paragraph(placed, "Poor") and len(citations(placed, "Poor")) == 3
-
-
-def test_tables_agree_with_the_standing(poor: Placed) -> None:
-    tables = {table.name: table for table in compare_tables(poor)}
-    (landed,) = tables["landing-poor"].rows
-    assert [cell.text for cell in landed][1] == "4 of 4" and [cell.text for cell in landed][-4:] == list(
-        "0003"
-    )
-    (graph,) = (table for name, table in tables.items() if name.startswith("against"))
-    assert [row[0].text for row in graph.rows][-1] == "Poor" and graph.reference == 3
-    assert all(row[4].text == "significantly worse" for row in graph.rows[:3])
-    assert tables["paper"].rows[0][0].text == "Poor"
-    assert "over-datasets" not in tables  # one graph has no ratings
 
 
 @pytest.fixture
@@ -329,21 +285,3 @@ def test_compare_in_python(own: Callable[..., Path], folder: Path, patched: None
         hagmeta.compare(result, references="tuned")
     with pytest.raises(UserError, match="expected one or more"):
         hagmeta.compare(references=True)
-
-
-@pytest.mark.slow
-def test_six_graphs_have_ratings(own: Callable[..., Path], folder: Path, tmp_path: Path) -> None:
-    for number in range(6):
-        graph = {"dataset": GRAPH.replace("300", str(300 + number))}
-        changed(folder / "tuned", tmp_path / "tuned", graph, data=str(number) * 64)
-        changed(own("Poor", POOR), tmp_path / "mine", graph, data=str(number) * 64)
-    references = stored(tmp_path / "tuned", tmp_path / "archives", "tuned")
-    placed = place([tmp_path / "mine"], kind="tuned", references=references)
-    tables = {table.name: table for table in compare_tables(placed)}
-    assert [row[0].text for row in tables["over-datasets"].rows][-1] == "Poor"
-    assert len(tables["landing-poor"].rows) == 6
-
-
-@pytest.mark.parametrize(("seeds", "text"), [([3, 4, 5], "3-5"), ([1, 3], "1,3"), ([4], "4")])
-def test_seeds_as_an_option(seeds: list[int], text: str) -> None:
-    assert spanned(seeds) == text

@@ -12,7 +12,6 @@ import scipy.stats
 
 from analysis.references.planned import planned_verdicts
 from analysis.statistics.inference import (
-    INCONCLUSIVE,
     LEVEL,
     MARGIN,
     Difference,
@@ -61,13 +60,6 @@ def test_a_single_test_is_scipys_exact_sign_flip_test() -> None:
 def test_a_limit_that_excludes_zero_is_not_shown_as_zero(mean: float, half: float, words: str) -> None:
     found = replace(told([0.01, 0.02, 0.03])[0], mean=mean, low=mean - half, high=mean + half)
     assert points(found) == words
-
-
-def test_the_interval_is_students() -> None:
-    values = [0.01, 0.03, -0.02, 0.02, 0.04]
-    expected = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    (found,) = told(values, test=discoveries)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-7)
 
 
 def test_equivalence_is_two_one_sided_t_tests() -> None:
@@ -172,27 +164,11 @@ def test_a_family_has_one_level_that_follows_its_verdicts() -> None:
     assert "The intervals have the level" in found.words
 
 
-def test_without_a_verdict_the_level_is_that_of_bonferroni() -> None:
-    random = np.random.default_rng(3)
-    found = discoveries({(i,): pd.Series(0.05 * random.normal(size=10)) for i in range(5)}, "", "")
-    assert found.decided == 0 and found.alpha == LEVEL / 5
-
-
 @pytest.mark.parametrize("test", [discoveries, planned])
 def test_a_comparison_of_too_few_seeds_costs_the_others_nothing(test: Callable[..., Family]) -> None:
     values = np.random.default_rng(1).normal(0.02, 0.02, size=10)
     alone, (_, beside) = told(values, test=test)[0], told([0.3, 0.31, 0.32], values, test=test)
     assert (beside.corrected, beside.low) == (alone.corrected, alone.low)
-
-
-def test_words_say_the_procedure_and_what_is_not_tested() -> None:
-    both = {"a": pd.Series(np.linspace(0.1, 0.2, 8)), "b": pd.Series(np.linspace(0.1, 0.2, 8))}
-    for test, words in ((planned, "single-step maximum"), (discoveries, "false discovery rate")):
-        assert words in test(both, "this less that", "accuracy").words
-        some = test(both | {"c": pd.Series([0.1, 0.2])}, "this less that", "accuracy")
-        assert some.words.count("fewer than 6 common seeds are not tested") == 1
-        few = test({"a": pd.Series([0.1, 0.2])}, "this less that", "accuracy")
-        assert few.words.startswith("Not tested: this less that. A test needs at least 6 common seeds")
 
 
 def test_a_difference_of_exactly_the_margin_is_not_less_than_it() -> None:
@@ -265,20 +241,6 @@ def test_chance_alone_is_seldom_claimed() -> None:
         methods = seeds + 0.01 * random.normal(size=(10, 8))
         false += any(each.significant for each in told(*(methods - seeds - 0.5 * reference).T))
     assert false / 100 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 100)
-
-
-def test_a_family_is_read_by_the_beginning_of_its_keys() -> None:
-    found = planned({("a", "x"): pd.Series([1.0]), ("b", "x"): pd.Series([2.0])}, "this", "accuracy")
-    assert {key: each.mean for key, each in found.of("b").items()} == {"x": 2.0}
-
-
-def test_what_is_inconclusive_needs_more_seeds_than_there_are() -> None:
-    random = np.random.default_rng(3)
-    found = discoveries({i: pd.Series(random.normal(0.003, 0.01, size=10)) for i in range(40)}, "", "")
-    left = [each for each in found.comparisons.values() if each.verdict == INCONCLUSIVE]
-    assert len(left) > 20 and all(each.needed[0] > 10 for each in left)
-    assert {verdict for each in left if (verdict := each.needed[1])} == {"equivalent", "significantly better"}
-    assert any(np.isinf(each.needed[0]) for each in left)  # 50 seeds or more are not recommended
 
 
 def test_tables_are_aligned_by_seed() -> None:

@@ -10,12 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.__main__ import _conditions as conditions
 from analysis.comparisons import Analysis
 from analysis.data.reading import read
 from analysis.data.results import Results
-from analysis.page.facts import facts
-from analysis.report import Report
 from analysis.statistics.inference import INCONCLUSIVE
 from analysis.statistics.over_datasets import OverDatasets
 from analysis.tables.over_datasets import (
@@ -25,8 +22,6 @@ from analysis.tables.over_datasets import (
     smallest_p,
     why_no_tests,
 )
-from analysis.tables.table import Table
-from hagmeta.common.errors import UserError
 from tests.analysis import held
 from tests.analysis.conftest import Write, sentences
 
@@ -133,28 +128,3 @@ def test_a_report_tells_who_is_separated_from_its_reference(studied: Callable[[i
     other = control_table(Analysis(results.against("gpn")))
     assert other is not None and [row[-1].text for row in other.rows] == ["significantly worse"] * 3
     assert why_no_tests(Analysis(results)) == ""
-
-
-def _over(results: Results) -> list[Table]:
-    return [table for table in Report(results).tables if table.section == "datasets"]
-
-
-@pytest.mark.slow
-def test_a_group_of_datasets_is_compared_alone(studied: Callable[[int], Results]) -> None:
-    results = studied(8)
-    some = results.where(conditions([f"dataset={name}" for name in GRAPHS[:6]]))
-    assert set(some.runs["dataset"]) == set(GRAPHS[:6])
-    assert [table.name for table in _over(some)] == ["over-datasets", "against-control"]
-    assert _over(some)[1].title == "Over 6 datasets: each method compared with HAG-Meta"
-    few = results.where({"dataset": GRAPHS[:4], "method": ["hag-meta", "gpn", "cec"]})
-    assert set(few.runs["dataset"]) == set(GRAPHS[:4]) and set(few.runs["label"]) == {
-        "HAG-Meta",
-        "GPN",
-        "CEC",
-    }
-    assert [table.name for table in _over(few)] == ["over-datasets"]
-    assert not any("paired tests" in each for each in sentences(few))
-    (said,) = (fact.value for fact in facts(Analysis(few)) if fact.name == "over datasets")
-    assert said == why_no_tests(Analysis(few)) and "they need 6 datasets, and there are 4" in said
-    with pytest.raises(UserError, match="--where dataset=debia: no run has this value; expected one of"):
-        results.where({"dataset": ["debian", "debia"]})

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from analysis.data.reading import read
-from analysis.page.write import write_report
 from analysis.tables.papers import (
     COLUMNS_OF_PAPERS,
     follower_tables,
@@ -71,10 +68,3 @@ def test_the_papers_numbers_are_comparable_under_released_only(
 ) -> None:
     (table,) = published_tables(read([write(CURVES, dataset="amazon-clothing", protocol=protocol)]))
     assert len(table.notes) == 1 and word in table.notes[0]
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_a_report_has_the_table(write: Write, tmp_path: Path) -> None:
-    page = write_report([write(CURVES, dataset="amazon-clothing")], tmp_path / "report")
-    assert "Numbers in later papers" in page.read_text(encoding="utf-8")
-    assert list((tmp_path / "report" / "tables").glob("followers-*.csv"))

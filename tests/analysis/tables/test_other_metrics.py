@@ -69,12 +69,6 @@ def test_declared_metrics_have_the_same_texts_on_the_page_to_explore(study: Path
     assert not found["metrics"][titles.index("cost of errors")]["higher"]
 
 
-def test_too_few_seeds_have_a_badge_and_no_best(write: Write) -> None:
-    write(curves(2), record=told([None, 12.5], 3))
-    (table,) = others(write(curves(2), method="cec", record=told([2.0, 20.0], 7)))
-    assert table.badge and not any(cell.best for row in table.rows for cell in row)
-
-
 @pytest.mark.usefixtures("no_figures")
 def test_declared_metrics_are_in_the_frame_and_the_files_of_a_report(study: Path, tmp_path: Path) -> None:
     results = read([study])

@@ -188,14 +188,6 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
     assert front(seconds, pd.Series({"a": 0.5, "b": 0.7, "c": 0.9, "d": 0.6})) == ["a", "b", "c"]
 
 
-def test_a_table_for_papers_fits_a_column(compared: Results) -> None:
-    tables = {table.name: table for table in make_tables(Analysis(compared))}
-    paper = tables["summary-debian-strict-3-way-5-shot"].paper
-    assert paper is not None and paper.columns == ["", "first", "avg.", "last", "difference"]
-    columns = zip(*([*paper.columns], *([cell.text for cell in row] for row in paper.rows)), strict=True)
-    assert sum(max(map(len, column)) + 1 for column in columns) <= 60
-
-
 @pytest.mark.usefixtures("no_figures")
 def test_every_number_on_the_page_is_of_one_object(compared: Results, tmp_path: Path) -> None:
     assert main([str(compared.folders[0]), "--out", str(tmp_path / "report")]) == 0

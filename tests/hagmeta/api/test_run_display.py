@@ -37,10 +37,6 @@ def test_time_left_counts_this_and_later_phases() -> None:
     assert left_after(*trained, ("test", 0, 4, 100.0), ("test", 4, 4, 140.0)) == 0
 
 
-def test_time_left_of_phases_without_plan() -> None:
-    assert left_after(("validation", 0, 3, 10.0)) == pytest.approx(10 * (3 + 50))
-
-
 def test_time_left_of_seeds_that_run_one_after_the_other() -> None:
     first = (("test", 0, 4, 10.0), ("test", 1, 4, 12.0))
     assert left_after(*first, times=3) == pytest.approx(6 + 2 * 18)
@@ -70,16 +66,6 @@ def test_a_long_run_prints_its_time_first_and_a_line_every_30_seconds() -> None:
         (49, "a run: pre-train 20/100, at most about 8 minutes left"),
         (78, "a run: sessions 0/4, about 32 seconds left"),
     ]
-
-
-def test_a_run_without_a_measured_step_says_that_it_runs() -> None:
-    (line,) = printed(until=40)
-    assert line == (29, "a run: running for 29 seconds, no step is measured yet")
-
-
-def test_a_short_run_prints_nothing() -> None:
-    updates = [("pre-train", done, 100, 0.1 * done) for done in (10, 50, 100)]
-    assert printed(*updates, ("test", 0, 4, 12.0), ("test", 4, 4, 20.0), until=25) == []
 
 
 def test_lines_are_printed_while_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

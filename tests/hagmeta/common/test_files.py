@@ -129,21 +129,6 @@ def test_of_two_writers_at_once_the_last_to_finish_stays(tmp_path: Path) -> None
     assert contents(tmp_path) == {"file": "new"}
 
 
-def test_a_reader_never_sees_what_two_writers_mix(tmp_path: Path) -> None:
-    path, size = tmp_path / "file", 200_000
-    program = f"""
-for turn in range(50):
-    with written_whole(path) as partial:
-        partial.write_text("%s" * {size})
-"""
-    writers = [start(program % letter, path) for letter in "ab"]
-    while any(writer.poll() is None for writer in writers):
-        if path.exists():
-            assert path.read_text() in ("a" * size, "b" * size)
-    assert [writer.wait() for writer in writers] == [0, 0]
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_new_folder_takes_the_place_of_the_old_one_with_all_that_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     write_folder(path, {"a": "old", "b": "old"})

@@ -36,21 +36,6 @@ def test_the_names_of_configurations_are_those_that_records_on_disk_have() -> No
     assert config_hash(config.canonical(), config.unhashed(), config.revisions()) == config.hash()
 
 
-def test_a_setting_that_is_not_hashed_changes_no_name() -> None:
-    old = {"dataset": "debian", "k_shot": 5}
-    assert config_hash(old | {"young": 1}, unhashed=["young"]) == config_hash(old)
-    assert config_hash(old | {"young": 1}) != config_hash(old)
-
-
-def test_a_revision_makes_another_name_and_none_does_not() -> None:
-    config = {"dataset": "debian", "k_shot": 5}
-    assert config_hash(config, revisions={}) == config_hash(config)
-    assert config_hash(config, revisions={"dataset": 2}) not in (
-        config_hash(config),
-        config_hash(config, revisions={"dataset": 3}),
-    )
-
-
 def test_a_record_is_read_by_its_own_unhashed_settings_and_revisions(tmp_path: Path) -> None:
     config = {"dataset": "debian", "method": "cec", "young": 1}
     name = config_hash({"dataset": "debian", "method": "cec"}, revisions={"dataset": 2})

@@ -47,23 +47,6 @@ def is_number(item: Field[Any]) -> bool:
     return isinstance(domain_of(item), Number)
 
 
-def test_defaults_are_the_paper_s() -> None:
-    config = RunConfig.of()
-    assert (config.method, config.protocol, config.encoder, config.loss) == (
-        "hag-meta",
-        "strict",
-        "gcn",
-        "categorical",
-    )
-    assert (config.gpil, config.nla, config.tla) == (True, True, True)
-    assert (config.learning_rate, config.weight_decay, config.pretrain_patience) == (0.005, 0.0005, 10)
-    # What the method, the dataset or the protocol decides is left open.
-    assert config.hidden is BY_METHOD and config.pretrain_on is BY_METHOD
-    assert [getattr(config, name) for name in ("classes", "n_way", "k_shot", "query_shot")] == [None] * 4
-    resolved = resolve(config)
-    assert (resolved.hidden, resolved.embedding, resolved.episodes) == (32, 16, 1000)
-
-
 def test_a_configuration_with_another_method_has_that_method_s_defaults() -> None:
     assert resolve(RunConfig.of().replace(method="posterior-means")).hidden == 128
     assert resolve(RunConfig.of(hidden=64).replace(method="posterior-means")).hidden == 64
@@ -134,11 +117,6 @@ def test_classes_are_read_in_every_spelling(given: Any) -> None:
     assert RunConfig.of({"classes": given}).classes == (4, 5, 5)
 
 
-def test_an_unknown_key_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown setting 'n_ways'\. Did you mean 'n_way'\? Nearest of "):
-        RunConfig.of({"n_ways": 3})
-
-
 BAD_VALUES: list[tuple[str, Any, str]] = [
     ("n_way", "three", "'three'"),
     ("n_way", 2.5, "2.5"),
@@ -153,18 +131,13 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("dropout", 1, "1"),
     ("dropout", -0.1, "-0.1"),
     ("dropout", True, "True"),
-    ("dropout", "half", "'half'"),
     ("learning_rate", 0, "0;"),
     ("learning_rate", math.nan, "nan"),
-    ("learning_rate", "nan", "'nan'"),
-    ("learning_rate", "inf", "'inf'"),
     ("gpil", "maybe", "'maybe'"),
     ("gpil", 2, "2"),
     ("gpil", None, "no value"),
     ("protocol", "strickt", "'strickt'"),
     ("protocol", 1, "1"),
-    ("encoder", "gcm", "'gcm'"),
-    ("loss", "hinge", "'hinge'"),
     ("dataset", 3, "3"),
     ("classes", "4 5", "'4 5'"),
     ("classes", 7, "7"),
@@ -173,27 +146,13 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("classes", [4, 5, True], "[4, 5, True]"),
     ("classes", [4, 5, 0], "(4, 5, 0)"),
     ("val_classes", -1, "-1"),
-    ("mislabelled", -1, "-1"),
     ("nla_weights", "softmin", "'softmin'"),
     ("nla_rate", 0, "0"),
-    ("nla_rate", "fast", "'fast'"),
-    ("nla_rate", True, "True"),
-    ("nla_decay", -0.1, "-0.1"),
-    ("nla_decay", math.inf, "inf"),
     ("nla_decay", None, "None"),
-    ("tla_weights", "learned", "'learned'"),
     ("smoothing", -0.1, "-0.1"),
     ("smoothing", 1.1, "1.1"),
-    ("smoothing", "much", "'much'"),
-    ("smoothing", math.nan, "nan"),
-    ("smoothing", True, "True"),
-    ("smoothing", None, "no value"),
     ("logit_adjustment", -0.5, "-0.5"),
-    ("logit_adjustment", "inf", "'inf'"),
-    ("logit_adjustment", None, "no value"),
     ("prior", "uniform", "equal"),
-    ("prior", 1, "1"),
-    ("prior", None, "no value"),
     ("episodes", 1e300, "at most 1000000"),
     ("episodes", "9" * 5000, "expected a whole number"),
     ("learning_rate", 1e308, "1e+308; expected a number above 0 and at most 100"),
@@ -249,11 +208,6 @@ def test_the_heads_of_a_gat_divide_its_width() -> None:
     assert RunConfig.of(encoder="gcn", hidden=10).heads == 4  # a GCN has none
 
 
-def test_every_field_has_help_in_one_line() -> None:
-    for item in SETTINGS.values():
-        assert item.metadata["help"] and "\n" not in item.metadata["help"], item.name
-
-
 def test_equal_settings_have_equal_hashes_however_they_were_written() -> None:
     written = RunConfig.of({"classes": "4 5 5", "learning_rate": "5e-3", "n_way": 3.0, "gpil": "true"})
     assert written.hash() == RunConfig.of(classes=(4, 5, 5), n_way=3).hash()
@@ -284,35 +238,21 @@ def test_seeds_are_a_count_a_range_or_a_list(text: str, seeds: list[int]) -> Non
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0", "ten", "-1", "5-3", "1,1", "0-3,2", "1,", "1.5", "1-2-3", "²", "10001", "0-10000"]
-)
+BAD_SEEDS = ["", "0", "ten", "-1", "5-3", "1,1", "0-3,2", "1,", "1.5", "1-2-3", "²", "10001", "0-10000"]
+BAD_SEEDS += ["1,5-3", "1" + "0" * 17, "0-1" + "0" * 17]
+
+
+@pytest.mark.parametrize("text", BAD_SEEDS)
 def test_bad_seeds_are_named(text: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_seeds(text)
     assert repr(text) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["1" + "0" * 17, "0-1" + "0" * 17, "1" + "0" * 20])
-def test_too_many_seeds_are_named(text: str) -> None:
-    with pytest.raises(UserError):
-        parse_seeds(text)
-
-
-def test_an_empty_range_among_seeds_is_named() -> None:
-    with pytest.raises(UserError):
-        parse_seeds("1,5-3")
-
-
 @pytest.mark.parametrize("key", [True, 1, None])
 def test_a_key_that_is_no_text_is_an_unknown_setting(key: object) -> None:
     with pytest.raises(UserError):
         RunConfig.of({key: 1})
-
-
-def test_a_number_too_large_for_a_float() -> None:
-    with pytest.raises(UserError):
-        RunConfig.of(learning_rate=10**400)
 
 
 @pytest.mark.parametrize("key", ["episodes", "classes", "rehearsal"])
@@ -374,36 +314,6 @@ def test_a_later_setting_is_hashed_unless_it_has_the_value_of_earlier_runs(
     assert as_before.hash() == before != other.hash()
     assert set(as_before.unhashed()) - set(other.unhashed()) == {"pooling"}
     assert as_before.canonical()["pooling"] == "mean"  # the record has it all the same
-
-
-def test_what_is_done_instead_of_gpil_is_a_setting_only_without_gpil() -> None:
-    without = RunConfig.of(gpil=False)
-    supervised = RunConfig.of(gpil=False, instead_of_gpil="supervised")
-    assert without.canonical()["instead_of_gpil"] == "nothing" and "instead_of_gpil" in without.unhashed()
-    assert supervised.hash() != without.hash()
-    assert resolve(supervised).given() == ["gpil", "instead_of_gpil"]
-    for settings in ({}, {"method": "proto-gcn", "gpil": False}, {"method": "joint", "gpil": False}):
-        plain = resolve(RunConfig.of(**settings))
-        other = RunConfig.of(**settings, instead_of_gpil="supervised")
-        assert not other.applies("instead_of_gpil") and "instead_of_gpil" not in other.canonical()
-        assert resolve(other) == plain and resolve(other).hash() == plain.hash()
-    # A setting that was there from the start is in every hash: an encoder that has no use for it keeps it.
-    assert RunConfig.of(encoder="gcn").applies("heads") and not RunConfig.of(method="proto-gcn").applies(
-        "heads"
-    )
-
-
-def test_smoothing_logit_adjustment_and_prior_off_leave_every_hash_as_it_was() -> None:
-    plain = RunConfig.of()
-    assert {"smoothing", "logit_adjustment", "prior"} <= set(plain.unhashed())
-    assert RunConfig.of(smoothing=0, logit_adjustment=-0.0, prior="equal").hash() == plain.hash()
-    changes: list[dict[str, Any]] = [
-        {},
-        {"smoothing": 0.5},
-        {"logit_adjustment": 0.5},
-        {"prior": "estimated"},
-    ]
-    assert len({RunConfig.of(**each).hash() for each in changes}) == 4
 
 
 def test_revision_of_a_setting_counts_where_the_setting_is_in_effect() -> None:

@@ -48,11 +48,6 @@ def test_unknown_name_is_said_in_one_line(name: str, tmp_path: Path) -> None:
         assert "FILE.npz" in str(error.value) and "\n" not in str(error.value)
 
 
-def test_misspelt_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Did you mean 'debian'"):
-        load("debain", tmp_path)
-
-
 def test_describing_does_not_import_torch() -> None:
     # It takes seconds, and a dry run should not.
     code = "import sys, pathlib, hagmeta.datasets as d; [d.describe(n, pathlib.Path()) for n in d.names()]"

@@ -12,7 +12,7 @@ from hagmeta.datasets import UNLABELLED, Dataset, DatasetInfo
 from hagmeta.datasets.base import make_dataset
 from hagmeta.datasets.descriptions.probes import TEST, TRAIN, VAL, _neighbour_classes, _split
 from hagmeta.datasets.descriptions.show import _fact_rows
-from hagmeta.datasets.descriptions.summary import Fold, Summary, summary_of
+from hagmeta.datasets.descriptions.summary import Summary, summary_of
 from hagmeta.datasets.formats import npz
 
 INFO = DatasetInfo("g", "a graph", "here")
@@ -44,16 +44,6 @@ def test_the_numbers_of_a_small_graph() -> None:
     }
     assert summary.chance == 0.5
     assert summary.probes == [], "no class has five nodes"
-
-
-def test_many_classes_are_folded_in_the_middle() -> None:
-    labels = [label for label in range(25) for _ in range(label + 1)]
-    rows = look([[0, 1]], labels).listed_classes()
-    assert rows[:2] == [("24", 25), ("23", 24)] and rows[-1] == ("0", 1)
-    assert rows[8] == Fold(classes=9, least=9, most=17, nodes=sum(range(9, 18)))
-    assert len(rows) == 17
-    few = look([[0, 1]], list(range(20))).listed_classes()
-    assert len(few) == 20 and not any(isinstance(row, Fold) for row in few)
 
 
 def planted(*, features: bool, neighbours: bool, dense: bool) -> Dataset:
@@ -121,30 +111,6 @@ def test_classes_of_neighbours_are_those_of_train_nodes_and_not_its_own() -> Non
     dataset = make_dataset("g", [[0, 1], [0, 2], [0, 3], [1, 2]], [0, 1, 1, 0], np.ones((4, 1)), source="g")
     shares = _neighbour_classes(dataset, np.array([TRAIN, TRAIN, TEST, TRAIN]))
     assert shares.tolist() == [[0.5, 0.5, 1], [1, 0, 1], [0.5, 0.5, 1], [1, 0, 1]]
-
-
-@pytest.mark.slow
-def test_debian_is_described_within_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["datasets", "debian"]) == 0
-    shown = capsys.readouterr().out
-    for text in (
-        "19,729",
-        "131,552",
-        "4,208 binary columns (0.1 % non-zero)",
-        "35 more classes",
-        "0.357 of edges",
-        "332 (1.7 %)",
-    ):
-        assert text in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    accuracies = [line for line in shown.splitlines() if " % " in line and "█" in line]
-    assert [line.split("  ")[0] for line in accuracies] == [
-        *("features alone", "classes of neighbours alone", "features averaged over two hops")
-    ]
 
 
 def test_a_file_is_described_and_its_names_are_shown_to_the_letter(

@@ -22,7 +22,7 @@ from hagmeta.engine import checkpoints as checkpoints_module
 from hagmeta.engine import run as pipeline
 from hagmeta.engine.context import Context
 from hagmeta.engine.options import RunOptions
-from hagmeta.engine.run import RunOutput, prepare, pretrain, run, run_members
+from hagmeta.engine.run import RunOutput, prepare, pretrain, run
 from hagmeta.engine.training.divergence import check_losses
 from hagmeta.packs.capture import Capture, Steps, stream_of
 from hagmeta.packs.pack import EarlyStopping, Pack
@@ -76,18 +76,6 @@ def test_error_that_names_no_member_of_the_pack_ends_the_run(
     with pytest.raises(Diverged) as error:
         records_of(tiny(), (0, 1), tiny_graph)
     assert error.value.failures == failures and error.value.finished is None
-
-
-# Configurations can share a pack, too.
-@pytest.mark.slow
-def test_diverged_configuration_leaves_the_records_of_another(diverging: Tiny, tiny_graph: Dataset) -> None:
-    slow = diverging(inner_rate=0.02)
-    members = [(diverging(), 0), (slow, 0), (slow, 1)]
-    with pytest.raises(Diverged) as error:
-        run_members(members, tiny_graph, RunOptions(device=CPU))
-    assert error.value.failures == {0: REASON}
-    alone = run_members(members[1:], tiny_graph, RunOptions(device=CPU))
-    assert timeless(error.value.finished) == timeless(alone)
 
 
 def test_pack_without_a_finite_member_has_no_records(diverging: Tiny, tiny_graph: Dataset) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,19 +11,16 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from hagmeta.config.remarks import remarks
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.options import mode_of
 from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.engine.scores.readout import ReadOut, reweighted
 from hagmeta.layers.scores import smoothing
-from hagmeta.layers.scores.class_shares import CONFIDENCE
 from hagmeta.methods import METHODS
 from hagmeta.packs.pack import Pack
 from hagmeta.scenarios.scenario import TRAIN, Stream
-from hagmeta.testing import records_of
+from hagmeta.testing import check_packs, check_plain, records_of
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -42,12 +39,6 @@ def read_out(context: Context, pack: Pack, session: int) -> tuple[torch.Tensor, 
     shared = context.tasks.shared(known, streams[0].sizes(session))
     (logits,) = pack.run("logits", (shared,), known.view, (task,))
     return logits, ReadOut(context).scores(pack, shared, known, task)
-
-
-def outcome(config: RunConfig, dataset: Dataset, seeds: list[int], plain: bool = False) -> dict[str, Any]:
-    """Of seed 3."""
-    records = records_of(config, seeds, dataset, mode=mode_of(plain=plain))
-    return next({key: r[key] for key in ("matrix", "validation")} for r in records if r["seed"] == 3)
 
 
 @pytest.mark.parametrize("method", ["hag-meta", "sgc-lda"])
@@ -69,31 +60,12 @@ def test_off_scores_are_logits_to_the_bit_and_nothing_else_is_computed(
     assert steps == [("logits", (2, logits.shape[1]))] * 2
 
 
-def assert_plain_mode_answers_alike(config: RunConfig, dataset: Dataset, alone: dict[str, Any]) -> None:
-    plain = outcome(config, dataset, [3], plain=True)["matrix"]
-    for one, other in zip(alone["matrix"], plain, strict=True):
-        np.testing.assert_allclose(one, other, atol=0.05)  # a query or two: sums in another order
-
-
-def test_a_run_with_both_is_the_same_in_every_pack_and_plainly(tiny_graph: Dataset, tiny: Tiny) -> None:
-    config = tiny(method="sgc-lda", **HELD_OUT, **BOTH)
-    alone = outcome(config, tiny_graph, [3])
-    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
-    assert_plain_mode_answers_alike(config, tiny_graph, alone)
-    # Validation streams are scored as test streams are; what stops training is as it was.
-    off = outcome(tiny(method="sgc-lda", **HELD_OUT), tiny_graph, [3])
-    assert alone["matrix"] != off["matrix"]
-    assert alone["validation"]["gpil"] == off["validation"]["gpil"]
-
-
-def test_correct_and_smooth_answers_alike_in_every_pack_and_plainly(tiny_graph: Dataset, tiny: Tiny) -> None:
-    config = tiny(
-        method="sgc-ncm", features="propagated", **HELD_OUT, smoothing=0.5, spread="correct-and-smooth"
-    )
-    alone = outcome(config, tiny_graph, [3])
-    assert alone != outcome(config.replace(spread="smoothing"), tiny_graph, [3])
-    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
-    assert_plain_mode_answers_alike(config, tiny_graph, alone)
+@pytest.mark.parametrize(
+    "settings", [BOTH, ESTIMATED, {"smoothing": 0.5, "spread": "correct-and-smooth"}], ids=str
+)
+def test_read_out_in_packs_and_plain(settings: dict[str, Any]) -> None:
+    for check in (check_packs, check_plain):
+        check("sgc-lda", **HELD_OUT, **settings)
 
 
 def test_spread_needs_smoothing_and_is_hashed_with_it() -> None:
@@ -158,66 +130,6 @@ def test_scores_of_queries_are_those_of_all_nodes_smoothed(tiny_graph: Dataset, 
             now[held] = truth[held]
         asked = stream.queries[2]
         np.testing.assert_allclose(scores[seed, : len(asked)], now[asked], rtol=0, atol=1e-4)
-
-
-def test_a_reweighted_run_is_the_same_in_every_pack_and_plainly(tiny_graph: Dataset, tiny: Tiny) -> None:
-    config = tiny(method="sgc-lda", **HELD_OUT, **ESTIMATED)
-    alone = outcome(config, tiny_graph, [3])
-    assert outcome(config, tiny_graph, [7, 3, 0]) == alone
-    assert_plain_mode_answers_alike(config, tiny_graph, alone)
-
-
-@torch.no_grad()
-def logits_of_all(context: Context, pack: Pack, session: int) -> torch.Tensor:
-    """Of every node (pack, nodes, classes), asked for as queries."""
-    streams = [scenario.test for scenario in context.scenarios]
-    known = context.known.session(streams, session)
-    shared = context.tasks.shared(known, streams[0].sizes(session))
-    nodes = torch.arange(context.graph.num_nodes).expand(len(streams), -1)
-    task = context.tasks.session(streams, session)._replace(query=nodes)
-    (logits,) = pack.run("logits", (shared,), known.view, (task,))
-    return cast(torch.Tensor, logits)
-
-
-def estimated(logits: np.ndarray) -> tuple[float, np.ndarray]:
-    """The scale by another search, and the class shares by EM as it is published."""
-
-    def excess(exponent: float) -> float:
-        return float(softmax(2**exponent * logits, axis=-1).max(-1).mean()) - CONFIDENCE
-
-    scale = 2 ** brentq(excess, -20, 20)
-    shares = np.full(8, 1 / 8)
-    for _ in range(20):
-        weighted = softmax(scale * logits, axis=-1) * shares
-        counts = (weighted / weighted.sum(1, keepdims=True)).sum(0) + 10
-        shares = counts / counts.sum()
-    return scale, shares
-
-
-@pytest.mark.parametrize("change", [{}, {"logit_adjustment": 1.0}])
-def test_shares_are_those_of_visible_nodes_without_labels(
-    tiny_graph: Dataset, tiny: Tiny, change: dict[str, Any]
-) -> None:
-    # Adjustment comes first: shares are estimated from adjusted logits.
-    context = prepare(tiny(method="proto-gcn", **change, **ESTIMATED), SEEDS, tiny_graph, CPU)
-    pack = pretrain(context)
-    _, scores = read_out(context, pack, 2)
-    logits = logits_of_all(context, pack, 2)
-    for seed, scenario in enumerate(context.scenarios):
-        stream, known = scenario.test, scenario.nodes_of(scenario.test.known, TRAIN)
-        labels = np.bincount(scenario.positions(stream.met(2))[scenario.labels[known]], minlength=8)
-        labels[4:] = 2
-        adjusted = logits[seed].double()
-        if change:
-            adjusted = adjusted - torch.from_numpy(np.log(labels / labels.sum()))
-        free = context.protocol.visible(scenario, stream, 2).copy()
-        free[known] = free[np.concatenate(stream.support[:3]).ravel()] = False
-        assert 50 < free.sum() < free.size - 50
-        scale, shares = estimated(adjusted[torch.from_numpy(free)].numpy())
-        assert shares.max() > 1.3 * shares.min()
-        asked = stream.queries[2]
-        added = scale * (scores[seed, : len(asked)].double() - adjusted[torch.from_numpy(asked)])
-        np.testing.assert_allclose(added, np.log(np.tile(shares, (len(asked), 1))), rtol=0, atol=0.02)
 
 
 def test_smoothing_comes_after_class_shares(tiny_graph: Dataset, tiny: Tiny) -> None:
@@ -370,9 +282,3 @@ def test_neither_applies_to_released() -> None:
         assert not config.applies(name) and name not in config.canonical()
         assert RunConfig.of().applies(name)
     assert resolve(config) == plain and resolve(config).hash() == plain.hash()
-
-
-def test_a_run_is_told_what_is_transductive() -> None:
-    assert "transductive" in " ".join(remarks(resolve(RunConfig.of(smoothing=0.5))))
-    assert "transductive" in " ".join(remarks(resolve(RunConfig.of(prior="estimated"))))
-    assert not remarks(resolve(RunConfig.of())) and not remarks(resolve(RunConfig.of(logit_adjustment=1.0)))

@@ -16,7 +16,6 @@ from hagmeta.engine.hooks import add_classes, add_trained_classes
 from hagmeta.engine.known.batches import ReplayBatches
 from hagmeta.engine.known.memory import Memory
 from hagmeta.engine.run import prepare, pretrain
-from hagmeta.engine.sessions import evaluate_streams
 from hagmeta.layers.head import LinearHead
 from hagmeta.layers.prototypes import distance_logits
 from hagmeta.methods.classifiers.distillation import distillation_loss
@@ -43,17 +42,6 @@ def test_herding_brings_the_mean_of_the_chosen_nearest_to_that_of_all() -> None:
     assert sorted(herding(nodes, 10).tolist()) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("size", [1, 3, 7])
-def test_herding_by_definition(size: int) -> None:
-    nodes = np.random.default_rng(0).normal(size=(12, 4))
-    chosen: list[int] = []
-    for _ in range(size):
-        left = [i for i in range(12) if i not in chosen]
-        distances = [np.linalg.norm(nodes.mean(0) - nodes[[*chosen, i]].mean(0)) for i in left]
-        chosen.append(left[int(np.argmin(distances))])
-    assert herding(nodes, size).tolist() == chosen
-
-
 def test_mean_of_feature_keeps_the_nodes_nearest_to_their_class_mean() -> None:
     kept = mean_of_feature([column(0, 4, 5, 11), column(7, 7.5, 9)], [], 2)  # the means are 5 and 7.83
     assert [rows.tolist() for rows in kept] == [[2, 1], [1, 0]]
@@ -63,13 +51,6 @@ def test_coverage_keeps_the_nodes_with_the_fewest_of_other_classes_around() -> N
     first, second = column(0, 5, 9.9), column(10, 10.2, 20)  # nodes are 4.0 from their class means on average
     assert [rows.tolist() for rows in coverage([first, second], [], 2)] == [[0, 1], [2, 0]]
     assert [rows.tolist() for rows in coverage([first], [], 2)] == [[0, 1]]  # nothing else is around
-
-
-def test_influence_keeps_the_nodes_that_the_classifier_is_surest_to_be_wrong_about() -> None:
-    # Alike in all but the answer: the gradient grows with the share of the wrong classes.
-    embeddings = [np.ones((3, 2)), np.ones((2, 2))]
-    logits = [np.array([[3.0, 0.0], [0.0, 3.0], [0.0, 0.0]]), np.array([[0.0, 3.0], [1.0, 0.0]])]
-    assert [rows.tolist() for rows in influence(embeddings, logits, 2)] == [[1, 2], [1, 0]]
 
 
 def test_influence_is_the_change_of_a_classifier_fitted_without_the_node() -> None:
@@ -234,14 +215,3 @@ def test_no_class_is_started_twice(dataset: Dataset, small: Small, method: str) 
         for seed, stream in enumerate(streams):
             arrived = stream.arriving[session] if session else []
             assert set(torch.nonzero(moved[:, seed]).ravel().tolist()) == set(arrived)
-
-
-def test_what_is_kept_matters(dataset: Dataset, small: Small) -> None:
-    def head_after_the_sessions(**changes: object) -> torch.Tensor:
-        context, pack = prepared(small(method="er-gnn", **changes), dataset)
-        evaluate_streams(context, pack, [scenario.test for scenario in context.scenarios], "test")
-        return pack.parameters["head.weight"]
-
-    plain = head_after_the_sessions()
-    for changes in ({"memory": 3}, {"selection": "coverage"}, {"selection": "influence"}):
-        assert not torch.equal(head_after_the_sessions(**changes), plain), changes

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from hagmeta.config.remarks import remarks
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
@@ -114,10 +113,3 @@ def test_supports_are_joined_by_the_guesses_of_the_session(
 @pytest.mark.parametrize("method", sorted(set(METHODS) - set(ABLE)))
 def test_it_concerns_neither_oracles_nor_other_ways_of_learning(tiny: Tiny, method: str) -> None:
     assert resolve(tiny(method=method, self_training=COUNT)).hash() == resolve(tiny(method=method)).hash()
-
-
-def test_off_it_leaves_every_hash_as_it_was_and_on_it_is_told() -> None:
-    assert "self_training" in resolve(RunConfig.of()).unhashed()
-    assert RunConfig.of(self_training=5).hash() != RunConfig.of().hash()
-    notes = " ".join(remarks(resolve(RunConfig.of(self_training=5))))
-    assert "self_training learns from visible unlabelled nodes" in notes

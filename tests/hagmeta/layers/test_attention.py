@@ -19,7 +19,7 @@ from hagmeta.layers.attention.node_attention import (
 )
 from hagmeta.layers.attention.task_attention import TaskAttention, UniformTaskAttention
 from hagmeta.layers.encoders.base import Embedding
-from hagmeta.layers.prototypes import distance_logits, weighted_prototypes
+from hagmeta.layers.prototypes import weighted_prototypes
 from hagmeta.packs.randomness import seeded
 from hagmeta.sparse.graph import ClassMeans, View
 
@@ -52,49 +52,12 @@ def scores(values: Tensor, last: nn.Linear, degree: Tensor) -> NodeScores:
 
 
 @torch.no_grad()
-def test_node_weights_follow_the_equations_and_sum_to_one_within_a_class() -> None:
-    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
-    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
-    weights = scores(values, last, degree).weights(SUPPORT)
-    for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
-        raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
-        power = np.exp(1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes]))))
-        np.testing.assert_allclose(row, power / power.sum(), rtol=1e-5)
-        assert row.sum() == pytest.approx(1, abs=1e-6)
-    assert weights.std() > 0.01
-
-
-@torch.no_grad()
-def test_node_weights_can_be_shares_of_their_sum() -> None:
-    last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
-    values, degree = normal(NODES, WIDTH) * 3, torch.arange(1.0, NODES + 1)
-    weights = replace(scores(values, last, degree), form="share").weights(SUPPORT)
-    for row, nodes in zip(weights.numpy(), SUPPORT.numpy(), strict=True):
-        raw = np.maximum(values.numpy()[nodes], 0) @ last.weight.numpy()[0] + last.bias.item()
-        sigmoid = 1 / (1 + np.exp(-raw * np.log(degree.numpy()[nodes])))
-        np.testing.assert_allclose(row, sigmoid / sigmoid.sum(), rtol=1e-5)
-
-
-@torch.no_grad()
 def test_equal_node_scores_give_the_plain_mean() -> None:
     last = seeded(0, "test", lambda: nn.Linear(WIDTH, 1))
     values = normal(NODES, WIDTH)
     equal = scores(values[:1].expand(NODES, -1), last, torch.full((NODES,), 5.0)).weights(SUPPORT)
     torch.testing.assert_close(equal, torch.full((2, 3), 1 / 3))
     torch.testing.assert_close(weighted_prototypes(values[SUPPORT], equal), values[SUPPORT].mean(1))
-
-
-def test_prototypes_are_weighted_sums_of_their_own_class() -> None:
-    support, weights = normal(2, 3, WIDTH), torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    expected = torch.stack([(support[0, 0] + support[0, 1]) / 2, support[1, 2]])
-    torch.testing.assert_close(weighted_prototypes(support, weights), expected)
-
-
-def test_logits_rank_by_squared_distance() -> None:
-    queries, prototypes = normal(7, WIDTH), normal(4, WIDTH, seed=1)
-    distances = (queries[:, None] - prototypes).square().sum(-1)
-    ours = distance_logits(queries, prototypes).softmax(-1)
-    torch.testing.assert_close(ours, (-distances).softmax(-1), rtol=1e-4, atol=1e-6)
 
 
 AUTHORS = {"layers": "two", "earlier": "reshaped", "vectors": "relu"}
@@ -117,22 +80,6 @@ def test_task_weights_follow_the_equations() -> None:
     hidden = np.maximum(linear(module.second, np.maximum(linear(module.first, base.T), 0)), 0)
     tasks = [np.maximum(linear(module.third, hidden), 0), *(task.T for task in later)]
     vectors = np.stack([linear(module.shared, task)[:, 0] for task in tasks])
-    power = np.exp(vectors @ vectors[-1])
-    expected = np.repeat(power / power.sum() / sizes, sizes)
-    np.testing.assert_allclose(module(prototypes, sizes, None), expected, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_task_weights_of_the_authors_form() -> None:
-    module, sizes = task_attention(**AUTHORS), (5, 2, 2, 2)
-    prototypes = normal(11, WIDTH)
-    base, *later = np.split(prototypes.numpy(), np.cumsum(sizes)[:-1])
-    assert module.first.weight.shape == (2, 5) and module.third.weight.shape == (2, 2)
-    tasks = [np.maximum(linear(module.third, np.maximum(linear(module.first, base.T), 0)), 0)]
-    tasks += [later[0].reshape(WIDTH, 2), later[1].reshape(WIDTH, 2), later[2].T]
-    raw = np.stack([linear(module.shared, task)[:, 0] for task in tasks])
-    vectors = np.maximum(raw, 0)
-    assert (raw < 0).any() and (vectors > 0).any()
     power = np.exp(vectors @ vectors[-1])
     expected = np.repeat(power / power.sum() / sizes, sizes)
     np.testing.assert_allclose(module(prototypes, sizes, None), expected, rtol=1e-4)
@@ -178,16 +125,6 @@ def test_a_smaller_task_is_filled_up_with_its_mean_prototype() -> None:
     torch.testing.assert_close(padded[8:10] * 2, whole[8:10] * 3)
     torch.testing.assert_close(padded[:8], whole[:8])
     torch.testing.assert_close(padded[10:], whole[11:])
-
-
-@torch.no_grad()
-def test_permuting_earlier_tasks_permutes_their_weights() -> None:
-    module, sizes = task_attention(), (5, 2, 2, 2, 2)
-    prototypes = normal(13, WIDTH)
-    order = torch.tensor([0, 1, 2, 3, 4, 9, 10, 5, 6, 7, 8, 11, 12])
-    weights = module(prototypes, sizes, None)
-    torch.testing.assert_close(module(prototypes[order], sizes, None), weights[order])
-    assert len(weights.unique()) == 5
 
 
 @pytest.mark.parametrize("form", [{}, AUTHORS])
@@ -252,18 +189,6 @@ def test_nearest_weights_are_as_near_as_convex_weights_can_be(shots: int) -> Non
     assert lost < 0.01 * (distance(np.full((40, shots), 1 / shots)) - distance(best)).mean()
 
 
-def test_nearest_weights_find_a_mean_that_is_within_reach_and_bear_equal_supports() -> None:
-    support = normal(7, 4, 16)
-    given = normal(7, 4, seed=3).softmax(-1)
-    means = weighted_prototypes(support, given)
-    torch.testing.assert_close(
-        weighted_prototypes(support, nearest_weights(support, means)), means, atol=0.1, rtol=0
-    )
-    torch.testing.assert_close(
-        nearest_weights(torch.ones(2, 3, 4), torch.ones(2, 4)), torch.full((2, 3), 1 / 3)
-    )
-
-
 @torch.no_grad()
 def test_other_task_weights_are_uniform_or_times_the_size_of_the_task() -> None:
     sizes, prototypes = (5, 2, 2, 1), normal(10, WIDTH)
@@ -275,20 +200,3 @@ def test_other_task_weights_are_uniform_or_times_the_size_of_the_task() -> None:
     uniform = vmap(lambda p: UniformTaskAttention()(p, sizes, None))(normal(3, 10, WIDTH))
     torch.testing.assert_close(uniform, (0.25 / counts).expand(3, -1))
     assert not list(UniformTaskAttention().parameters())
-
-
-@pytest.mark.parametrize(("form", "up"), [("learnt", "easy"), ("flipped", "hard"), ("stopped", None)])
-def test_descent_moves_task_weights_to_easy_tasks_and_flipped_to_hard_ones(form: str, up: str | None) -> None:
-    module, sizes = task_attention(weights=form), (5, 2, 2, 2)
-    prototypes, losses = normal(11, WIDTH), torch.tensor([0.1] * 5 + [1.0] * 4 + [3.0] * 2)
-    before = module.shares(prototypes, sizes, None).detach()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss = ((1 + module(prototypes, sizes, None)) * losses).mean()
-        if loss.requires_grad:
-            loss.backward()
-            optimizer.step()
-    moved = module.shares(prototypes, sizes, None).detach() - before
-    expected = {"easy": moved[0] > 1e-4 and moved[-1] < 0, "hard": moved[0] < -1e-4 and moved[-1] > 0}
-    assert expected[up] if up else not moved.any()

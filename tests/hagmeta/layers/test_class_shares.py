@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from hagmeta.layers.scores.class_shares import (
     CONFIDENCE,
@@ -80,13 +79,6 @@ def test_shares_of_gaussian_classes_are_recovered() -> None:
     assert weighted > equal + 0.04
 
 
-def test_equal_shares_stay_equal() -> None:
-    logits, _ = gaussian_logits(np.full(4, 0.25))
-    torch.testing.assert_close(
-        log_shares(logits, torch.ones(4000)).exp(), torch.full((4,), 0.25), atol=0.02, rtol=0
-    )
-
-
 def test_without_nodes_to_count_shares_are_equal() -> None:
     logits, _ = gaussian_logits(UNEVEN, nodes=10)
     adjustment = share_adjustment(logits, torch.zeros(10))
@@ -114,12 +106,3 @@ def test_predictions_do_not_depend_on_the_scale_of_logits(factor: float) -> None
 @pytest.mark.parametrize("logits", [torch.zeros(20, 3), torch.tensor([[1e6, 0.0, -1e6]]).expand(20, 3)])
 def test_logits_without_information_or_doubt_give_numbers(logits: Tensor) -> None:
     assert share_adjustment(logits, torch.ones(20)).isfinite().all()
-
-
-def test_a_seed_s_shares_do_not_depend_on_its_pack() -> None:
-    logits = torch.stack([gaussian_logits(shares, nodes=101)[0] for shares in (UNEVEN, UNEVEN[::-1].copy())])
-    counted = (torch.rand(2, 101, generator=torch.Generator().manual_seed(0)) < 0.7).float()
-    together = vmap(share_adjustment)(logits, counted)
-    for seed in range(2):
-        torch.testing.assert_close(together[seed], share_adjustment(logits[seed], counted[seed]))
-    assert not torch.allclose(together[0], together[1], atol=1e-3)

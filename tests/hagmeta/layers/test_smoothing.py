@@ -91,17 +91,6 @@ def test_neighbours_count_by_the_encoders_normalisation_of_what_is_visible(share
         np.testing.assert_allclose(found[seed][visible[seed]], now[visible[seed]], rtol=0, atol=1e-6)
 
 
-def test_a_seed_s_scores_do_not_depend_on_its_pack() -> None:
-    edges, *of_seeds = random_pack()
-    graph = graph_of(edges, 30)
-    visible, (scores, labelled, position) = of_seeds[0], map(torch.from_numpy, of_seeds[1:])
-    together = smoothed(graph, visible, scores, labelled, position, 0.5)
-    for seed in range(3):
-        one = slice(seed, seed + 1)
-        alone = smoothed(graph, visible[one], scores[one], labelled[one], position[one], 0.5)
-        assert torch.equal(alone[0], together[seed])
-
-
 def test_what_is_not_visible_changes_nothing() -> None:
     edges, visible, scores, labelled, position = random_pack()
     graph, rest = graph_of(edges, 30), [torch.from_numpy(part) for part in (labelled, position)]

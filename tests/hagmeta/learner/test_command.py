@@ -121,17 +121,6 @@ def test_ids_in_predictions_are_those_in_the_table(saved: bytes, tmp_path: Path)
     assert set(odd.values()) < set(given)
 
 
-def test_learn_in_place_keeps_a_link(saved: bytes, tmp_path: Path) -> None:
-    kept, link = tmp_path / "kept" / "week1", tmp_path / "learner"
-    kept.parent.mkdir()
-    kept.write_bytes(saved)
-    link.symlink_to(kept)
-    files = write(tmp_path, clear_graph(), labelled(clear_graph(), {"0": 1, "2": 4}), range(200))
-    assert main(["learn", str(link), *files, "--out", str(link), "--device", "cpu"]) == 0
-    assert link.is_symlink() and list(kept.parent.iterdir()) == [kept]
-    assert Learner.load(kept, device="cpu").classes_ == ["0", "1", "2"]
-
-
 def test_graphs_in_npz_files_keep_ids_and_names(tmp_path: Path) -> None:
     graph = clear_graph()
     file, learner = tmp_path / "graph.npz", tmp_path / "learner"

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import networkx
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,21 +109,6 @@ def test_order_of_nodes_after_fit_does_not_matter(graph: Dataset, method: str) -
     assert (probabilities(other.learn(moved, labels), moved, asked) == table).all()
 
 
-def test_nodes_that_left_and_came_back(graph: Dataset) -> None:
-    learner = fitted(graph).learn(graph, {"4": nodes_of(graph, "4")[:5]})
-    before = probabilities(learner, graph, nodes_of(graph, "4"))
-    gone = nodes_of(graph, "4")[:2] + nodes_of(graph, "0")[20:]  # two labels and many others
-    smaller = without(graph, gone)
-    left = nodes_of(graph, "4")[2:]
-    assert (learner.predict(smaller, left) == "4").mean() > 0.8
-    learner.learn(smaller, {"5": nodes_of(graph, "5")[:3]})
-    assert (learner.predict(smaller, nodes_of(graph, "5")) == "5").mean() > 0.8
-    again = probabilities(learner, graph, nodes_of(graph, "4"))[:, :5]  # the labels count again
-    assert (again.argmax(1) == before.argmax(1)).all()
-    with pytest.raises(UserError, match="has no labelled node of '5'; label nodes of each class"):
-        learner.predict(without(graph, nodes_of(graph, "5")[:3]), left)
-
-
 def test_new_nodes_are_predicted_without_learning(graph: Dataset) -> None:
     late = nodes_of(graph, "1")[12:]
     earlier = without(graph, late)
@@ -137,21 +121,6 @@ def test_answers_right_after_fit_do_not_depend_on_the_call(graph: Dataset, tmp_p
     learner = fitted(graph, method="posterior-means", random_features=20)
     loaded = Learner.load(learner.save(tmp_path / "learner"), device="cpu")
     assert np.array_equal(learner.probabilities(graph)[1], loaded.probabilities(graph)[1])
-
-
-def test_labels_of_classes_may_differ_in_number_and_change(graph: Dataset) -> None:
-    learner = fitted(graph)
-    nodes = {name: nodes_of(graph, name) for name in NEW}
-    learner.learn(graph, {"4": nodes["4"][:1], "5": nodes["5"][:7] + nodes["4"][1:3], "6": nodes["6"][:4]})
-    wrong = probabilities(learner, graph, nodes["4"][3:])
-    learner.learn(graph, {"4": nodes["4"][1:3]})  # a correction
-    learner.learn(graph, {"0": nodes_of(graph, "0")[12:20]})  # more labels of a known class
-    better = probabilities(learner, graph, nodes["4"][3:])
-    assert better[:, 4].mean() > wrong[:, 4].mean()
-    assert sorted(learner.classes_) == [*KNOWN, *NEW]
-    at_once = fitted(graph).learn(graph, {"0": nodes_of(graph, "0")[12:20]})
-    at_once.learn(graph, {"4": nodes["4"][:3], "5": nodes["5"][:7], "6": nodes["6"][:4]})
-    assert probabilities(at_once, graph, nodes["4"][3:]) == pytest.approx(better, abs=1e-5)
 
 
 def test_many_new_classes_take_several_sessions(graph: Dataset) -> None:
@@ -340,15 +309,6 @@ def test_nodes_that_are_no_list_of_ids_are_refused(graph: Dataset, nodes: Any, m
         fitted(graph).predict(graph, nodes)
 
 
-@pytest.mark.parametrize("unknown", [5, None, "a\0", "\ud800", ["x"]])
-def test_name_for_unknown_classes_is_text(graph: Dataset, unknown: Any) -> None:
-    if unknown is None:
-        assert len(fitted(graph).predict(graph, unknown=None)) == 200
-    else:
-        with pytest.raises(UserError, match="unknown"):
-            fitted(graph).predict(graph, unknown=unknown)
-
-
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
@@ -389,15 +349,6 @@ def test_ids_may_be_of_any_hashable_type(graph: Dataset, make: Any) -> None:
     other = replace(graph, node_ids=tuple(names.values()))
     learner = Learner("sgc-ncm", features="propagated", device="cpu").fit(other, labels)
     assert learner.predict(other, [names["n99"]]).tolist() == ["3"]
-
-
-def test_networkx_graphs_need_no_labels(graph: Dataset) -> None:
-    names = list(graph.node_ids or ())
-    other = networkx.Graph([(names[a], names[b]) for a, b in graph.edges])
-    other.add_nodes_from(names)
-    dense = graph.features.toarray()  # type: ignore[union-attr]
-    networkx.set_node_attributes(other, dict(zip(names, dense, strict=True)), "x")
-    assert fitted(other).predict(other, ["n99"]).tolist() == ["3"]
 
 
 def test_level_repeats_entries_equally_often() -> None:

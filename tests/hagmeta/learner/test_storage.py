@@ -65,11 +65,6 @@ def test_saving_twice_gives_the_same_file(graph: Dataset, saved: Path) -> None:
     assert all(np.array_equal(one[key], other[key]) for key in one)
 
 
-def test_a_learner_is_not_pickled(saved: Path) -> None:
-    with np.load(saved, allow_pickle=False) as archive:
-        assert all(archive[key].dtype != object for key in archive.files)
-
-
 def test_a_damaged_file_is_refused_in_one_line(saved: Path) -> None:
     whole = saved.read_bytes()
     rng = np.random.default_rng(0)

@@ -59,17 +59,6 @@ def test_a_canonical_configuration_is_read_back_as_itself(method: str) -> None:
     assert resolve(back) == config
 
 
-def test_what_does_not_apply_makes_no_other_run() -> None:
-    plain = resolve(RunConfig.of(method="frozen"))
-    for change in ({"episodes": 7}, {"finetune_steps": 3}, {"nla": False}, {"loss": "binary"}):
-        changed = RunConfig.of({"method": "frozen", **change})
-        assert changed.hash() == plain.hash() or resolve(changed).hash() == plain.hash()
-        assert resolve(changed) == plain
-    assert resolve(RunConfig.of(method="frozen", hidden=64)).hash() != plain.hash()
-    assert resolve(RunConfig.of(method="proto-gat")).encoder == "gat"
-    assert resolve(RunConfig.of(method="proto-gcn", encoder="gat")).encoder == "gcn"
-
-
 def test_methods_differ_in_their_hash_and_hag_meta_keeps_its_own() -> None:
     hashes = {resolve(RunConfig.of(method=name)).hash() for name in METHODS}
     assert len(hashes) == len(METHODS)
@@ -193,8 +182,3 @@ def test_gpn_has_hag_meta_s_prototypes(dataset: Dataset, small: Small) -> None:
         pack = pretrain(context)
         logits.append(pack.run("logits", (shared,), known.view, (context.tasks.session(streams, 2),))[0])
     assert torch.equal(*logits)
-
-
-def test_replacing_the_method_keeps_what_applies(small: Small) -> None:
-    config = small().replace(method="gpn")
-    assert config.episodes == 6 and config.applies("episodes") and not config.applies("tla")

@@ -46,14 +46,6 @@ def test_every_method_declares_its_own_traits(name: str) -> None:
     assert replace(traits, cost="", transductive="") == replace(method.traits, transductive="")
 
 
-def test_roles_are_as_the_study_has_them() -> None:
-    roles = {name: method.traits.role for name, method in METHODS.items()}
-    assert {name for name, role in roles.items() if role == "studied"} == {"hag-meta"}
-    assert {name for name, role in roles.items() if role == "proposed"} == {"posterior-means"}
-    assert {name for name, role in roles.items() if role == "bound"} == {"frozen", "joint"}
-    assert {name for name, method in METHODS.items() if method.traits.oracle} == {"joint"}
-
-
 def test_a_configuration_can_be_an_oracle_where_its_method_is_none() -> None:
     assert not traits_of("hag-meta").oracle
     assert traits_of("hag-meta", nla_weights="oracle").oracle

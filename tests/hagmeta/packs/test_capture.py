@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from hagmeta.common.errors import UserError
 from hagmeta.packs import device
-from hagmeta.packs.capture import AHEAD, Capture, Steps, _drawn_ahead, ahead, stream_of
+from hagmeta.packs.capture import AHEAD, Capture, Steps, _drawn_ahead, stream_of
 from hagmeta.packs.pack import Pack
 
 CPU = torch.device("cpu")
@@ -53,16 +53,6 @@ def test_an_error_is_raised_where_the_items_are_used() -> None:
         for item in items:
             seen.append(item)
     assert seen == [0, 1, 2]
-
-
-def test_a_cpu_draws_when_it_needs_and_computes_every_time() -> None:
-    # An episode that was drawn too early would not harm, but its thread takes a core.
-    drawn: list[int] = []
-    items = ahead((drawn.append(number) or number for number in range(5)), CPU)
-    assert next(items) == 0 and drawn == [0]
-    capture = Capture(CPU)
-    runs = [capture.run("twice", lambda x: 2 * x, (torch.tensor(number),)) for number in range(4)]
-    assert [int(value) for value in runs] == [0, 2, 4, 6]
 
 
 def test_a_gpu_without_triton_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,28 +160,6 @@ def test_a_whole_run_is_the_same_eagerly(dataset: Dataset, small: Small, protoco
     assert abs(accuracies[0] - accuracies[1]) < 0.01
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"nla_weights": form} for form in ("plain", "permuted", "degree", "oracle")),
-        *({"tla_weights": form} for form in ("uniform", "stopped", "flipped", "sizes")),
-        {"nla_rate": 0.0005, "nla_decay": 0.0, "mislabelled": 1},
-    ],
-    ids=str,
-)
-def test_other_weights_of_the_attentions_are_the_same_eagerly(
-    dataset: Dataset, small: Small, changes: dict[str, Any]
-) -> None:
-    config = small(**changes, episodes=40, pretrain_epochs=60)
-    replayed, eager = (
-        records_of(config, range(8), dataset, device=GPU, mode=mode_of(eager=eager))
-        for eager in (False, True)
-    )
-    for key in ("accuracy", "tla_base_share", "nla_entropy"):
-        values = [np.mean([record[key][1:] for record in pack]) for pack in (replayed, eager)]
-        assert abs(values[0] - values[1]) < 0.02, key
-
-
 @pytest.mark.parametrize("rehearsal", ["2", "none"])
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.traits.oracle])
 def test_a_run_with_fewer_labels_is_the_same_eagerly(

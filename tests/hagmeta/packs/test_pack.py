@@ -45,15 +45,6 @@ def test_a_run_is_the_same_in_a_pack_of_ten(tiny_graph: Dataset, tiny: Tiny) -> 
     assert results(config, pack, tiny_graph)[3] == results(config, [3], tiny_graph)[3]
 
 
-def test_validation_streams_are_as_independent_of_the_pack(tiny_graph: Dataset, tiny: Tiny) -> None:
-    # Searches are scored by what a model makes of classes held out.
-    held_out = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
-    config = tiny(method="sgc-lda", **held_out, pretrain_epochs=4, episodes=2)
-    alone = results(config, [3], tiny_graph)[3]
-    assert all(0 < alone["validation"][key] <= 1 for key in ("stream", "last", "average"))
-    assert results(config, [0, 3], tiny_graph)[3] == alone
-
-
 def test_seeds_of_a_pack_may_have_other_base_classes(tiny_graph: Dataset, tiny: Tiny) -> None:
     # Of classes that are equally large each seed takes its own.
     labels = np.arange(tiny_graph.num_nodes) % tiny_graph.num_classes
@@ -70,12 +61,6 @@ def test_seeds_stop_early_one_by_one(tiny_graph: Dataset, tiny: Tiny) -> None:
     config = tiny(pretrain_epochs=10, episodes=30, validate_every=2, patience=2)
     pack = results(config, [0, 1, 2], tiny_graph)
     assert all(results(config, [seed], tiny_graph)[seed] == pack[seed] for seed in (0, 2))
-
-
-def test_one_shot_runs(tiny_graph: Dataset, tiny: Tiny) -> None:
-    # With K = 1 nothing is left to hold out: new classes take part in fine-tuning as prototypes only.
-    record = results(tiny(k_shot=1), [0], tiny_graph)[0]
-    assert len(record["accuracy"]) == 3
 
 
 def test_learning_beats_chance(dataset: Dataset, small: Small) -> None:

@@ -55,13 +55,6 @@ def test_dropout_keeps_its_share_and_scales_it() -> None:
     assert share == pytest.approx(1 / SCALE, abs=5 * np.sqrt(RATE * (1 - RATE) / values.numel()))
 
 
-def test_dropout_is_unbiased_at_every_place() -> None:
-    key, uses = key_of(0), 2000
-    mean = torch.stack([dropout(torch.ones(6, 11), RATE, fold(key, use)) for use in range(uses)]).mean(0)
-    deviation = np.sqrt((SCALE - 1) / uses)
-    assert (mean - 1).abs().max().item() < 5 * deviation
-
-
 @pytest.mark.parametrize("width", [1, 5, 8, 19])  # eight draws come from one word
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_seed_s_mask_is_the_same_alone_and_anywhere_in_a_pack(width: int, axis: int) -> None:
@@ -98,23 +91,6 @@ def test_relu_dropout_is_dropout_of_relu_with_all_its_derivatives(key: Tensor | 
     plain = derivatives(lambda v, b: torch.relu(v + b) * mask, values, bias)
     for one, other in zip(ours, plain, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-2)
-
-
-def test_relu_dropout_of_a_pack_is_that_of_each_seed() -> None:
-    generator = torch.Generator().manual_seed(0)
-    values, bias = torch.randn(3, 50, 13, generator=generator), torch.randn(3, 13, generator=generator)
-    pack = keys([4, 0, 9], "test")
-    together = vmap(lambda v, b, k: relu_dropout(v, b, RATE, k))(values, bias, pack)
-    for index in range(3):
-        alone = relu_dropout(values[index], bias[index], RATE, pack[index])
-        assert torch.equal(together[index], alone)
-
-
-def test_without_a_key_or_a_rate_nothing_is_dropped() -> None:
-    values = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
-    assert dropout(values, RATE, None) is values
-    assert dropout(values, 0.0, key_of(0)) is values
-    assert torch.equal(relu_dropout(values, torch.zeros(3), 0.0, key_of(0)), torch.relu(values))
 
 
 def test_uniform_numbers_fill_the_unit_interval_and_do_not_depend_on_the_pack() -> None:

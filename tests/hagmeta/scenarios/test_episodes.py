@@ -106,21 +106,6 @@ def test_a_task_is_among_two_classes_at_least(dataset: Dataset, small: Small, n_
     assert set(episode.target[0].tolist()) == set(range(ways))
 
 
-def test_how_a_model_learns_changes_no_episode(dataset: Dataset, small: Small) -> None:
-    configs = [
-        small(),
-        small(nla=False, tla=False, loss="binary", encoder="gat", episodes=3, finetune_steps=0),
-    ]
-    one, other = (
-        EpisodeSampler(s.scenarios[0], s.settings) for s in (prepare(c, [3], dataset, CPU) for c in configs)
-    )
-    for _ in range(3):
-        left, right = one.draw(), other.draw()
-        assert np.array_equal(left.order, right.order)
-        assert np.array_equal(left.support, right.support)
-        assert np.array_equal(left.query, right.query)
-
-
 def tasks(context: Context, count: int) -> list[tuple[list[int], list[list[int]], list[list[int]]]]:
     """Of the second seed: known classes, supports, and for every episode its queries by target."""
     seen = []

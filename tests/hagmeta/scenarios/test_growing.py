@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from hagmeta import datasets
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import UNLABELLED, Dataset
@@ -178,15 +176,6 @@ def test_the_order_is_that_of_the_source_within_a_class_and_role(tiny_graph: Dat
     assert not np.array_equal(arrival, backwards.test.arrival)
     drawn = [scenario_of(tiny_graph, grows(), seed).test.arrival for seed in (0, 0, 1)]
     assert np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[0], drawn[2])
-
-
-def test_metamath_grows_in_the_order_of_its_source(grows: Tiny) -> None:
-    graph = datasets.load("metamath", Path())
-    scenario = scenario_of(graph, RunConfig.of(dataset="metamath", protocol="growing"))
-    assert graph.node_order is not None
-    (largest,) = scenario.split.base[:1]
-    nodes = np.flatnonzero((graph.labels == largest) & (scenario.split.role == TEST))
-    assert (np.diff(scenario.test.arrival[nodes[np.argsort(graph.node_order[nodes])]]) >= 0).all()
 
 
 def test_times_tell_nothing_about_labels_but_the_session_of_the_class(

@@ -52,11 +52,6 @@ def test_a_hand_made_matrix() -> None:
     assert record["forgetting"] == pytest.approx([0.1, 0.2])
 
 
-def test_a_record_s_metrics_survive_json() -> None:
-    record = metrics_of(answered([[8], [6, 4]]))
-    assert json.loads(json.dumps(record, allow_nan=False)) == record
-
-
 def test_a_model_that_is_always_wrong_has_no_relative_drop() -> None:
     record = metrics_of(answered([[0], [0, 0]]))
     assert (record["pd"], record["rpd"], record["harmonic"]) == (0.0, None, [None, 0.0])

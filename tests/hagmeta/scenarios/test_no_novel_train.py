@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from hagmeta.common.errors import UserError
-from hagmeta.config.remarks import remarks
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.options import RunOptions
@@ -128,15 +127,6 @@ def test_too_few_base_classes_for_episodes_stop_methods_that_need_them(
     )
 
 
-@pytest.mark.parametrize("changes", [{"rehearsal": "none"}, {"visibility": "whole"}])
-def test_labels_and_visibility_can_be_limited(
-    tiny_graph: Dataset, tiny: Tiny, changes: dict[str, Any]
-) -> None:
-    config = tiny(classes=(4, 0, 5), self_training=1, smoothing=0.5, **changes)
-    (record,) = records_of(config, [0], tiny_graph)
-    assert len(record["accuracy"]) == 3
-
-
 def test_nothing_leaks(tiny_graph: Dataset, tiny: Tiny) -> None:
     config = tiny(classes=(4, 0, 5), episodes=4, validate_every=2)
     context = prepare(config, [0, 5], tiny_graph, CPU)
@@ -157,28 +147,6 @@ def test_training_ignores_nodes_of_held_out_base_classes(dataset: Dataset, small
     noisy = replace(context, graph=Graph(with_noise_at(dataset, hidden), CPU))
     assert same_parameters(trained(context), trained(noisy))
     assert (scenario.split.role[np.concatenate(scenario.validation.support)] == TRAIN).all()
-
-
-def test_validation_streams_are_scored(dataset: Dataset, small: Tiny) -> None:
-    config = small(classes=(8, 0, 6), val_classes="half", method="frozen")
-    (record,) = records_of(config, [0], dataset)
-    assert record["validation"] and record["validation"]["last"] is not None
-
-
-def test_embeddings_count_every_base_class(tiny_graph: Dataset, tiny: Tiny) -> None:
-    options = RunOptions(device=CPU, embeddings_after=2)
-    ((_, _, arrays),) = run(tiny(classes=(4, 0, 5)), [0], tiny_graph, options)
-    assert arrays is not None
-    assert len(np.unique(arrays["labels"][arrays["base"]])) == 4
-    assert np.array_equal(arrays["base"], arrays["arrived"] == 0)
-
-
-def test_a_note_tells_that_base_classes_play_new_ones(tiny: Tiny) -> None:
-    says = "the seed draws 2 of the 4 base classes to play new ones in training"
-    assert any(says in note for note in remarks(resolve(tiny(classes=(4, 0, 5)))))
-    for classes, method in (((4, 2, 4), "hag-meta"), ((3, 0, 5), "frozen")):
-        notes = remarks(resolve(tiny(classes=classes, method=method)))
-        assert not any("play new ones" in note for note in notes)
 
 
 @pytest.mark.parametrize(

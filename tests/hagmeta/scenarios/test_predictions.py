@@ -99,8 +99,3 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes
     path.write_bytes(damage(small_file()))
     with pytest.raises(UserError, match=r"7\.npz: damaged file"):
         read_predictions(path)
-
-
-def test_a_run_without_predictions_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"7\.npz: .* were not saved"):
-        read_predictions(tmp_path / "7.npz")

@@ -13,7 +13,6 @@ from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.methods import METHODS
-from hagmeta.testing import records_of
 
 CPU = torch.device("cpu")
 Small = Callable[..., RunConfig]
@@ -38,11 +37,6 @@ def test_faithful_is_a_setting_of_released(method: str) -> None:
     assert not strict.faithful and "faithful" not in strict.canonical()
     built = method in ("hag-meta", "proto-gcn", "proto-gat", "gpn", "random-encoder", "frozen", "joint")
     assert METHODS[method].second_prototypes is built
-
-
-def test_strict_runs_with_the_authors_nla(tiny_graph: Dataset, tiny: Small) -> None:
-    (record,) = records_of(tiny(nla_weights="share"), [3], tiny_graph)
-    assert np.isfinite(record["accuracy"]).all() and "nla_weights" in record["given"]
 
 
 @pytest.mark.parametrize("method", ["hag-meta", "gpn"])

@@ -255,8 +255,3 @@ def test_an_n_that_the_classes_cannot_feed_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         check_ways(small(**changes))
-
-
-def test_an_n_that_just_fits_is_accepted(small: Small) -> None:
-    check_ways(small(n_way=5))
-    check_ways(small(n_way=2, sessions=2, val_classes=3))

@@ -59,13 +59,6 @@ def test_svd_is_the_best_basis_of_the_visible_rows_at_unit_length() -> None:
     assert np.linalg.norm(given, axis=1)[2:] == pytest.approx(1, abs=1e-5) and not given[1].any()
 
 
-@pytest.mark.parametrize("kind", ["tf-idf", "svd"])
-def test_inputs_are_the_same_each_time_and_finite(kind: str) -> None:
-    one, other = (make_inputs(kind, COUNTS, SEEN) for _ in range(2))
-    for left, right in zip(one, other, strict=True):
-        assert np.array_equal(left, right) and np.isfinite(left).all() and left.dtype == np.float32
-
-
 def few_kinds() -> scipy.sparse.csr_matrix:
     return COUNTS[np.arange(400) % 5]
 

@@ -109,19 +109,6 @@ def test_a_matrix_goes_away_with_its_last_use(kind: type[SparseMatrix]) -> None:
         gc.enable()
 
 
-def test_rows_without_entries_are_zero() -> None:
-    matrix = scipy.sparse.csr_matrix(np.array([[0, 0, 0], [0, 2, 0], [0, 0, 0]], dtype=np.float32))
-    expected = torch.tensor([[0.0], [10.0], [0.0]])
-    assert torch.equal(matmul(SparseMatrix(matrix, CPU), torch.tensor([[3.0], [5.0], [7.0]])), expected)
-
-
-def test_gradients_hold_to_double_precision() -> None:
-    matrix = MATRICES["binary"][0]
-    variable = normal(NODES, 1).double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: matmul(matrix, x), variable)
-    assert torch.autograd.gradgradcheck(lambda x: matmul(matrix, x), variable)
-
-
 def test_a_seedwise_matrix_gives_each_seed_its_own() -> None:
     sources = [random_sparse(4, NODES, seed) for seed in range(PACK)]
     matrix, dense = SeedwiseMatrix(sources, CPU), torch.stack([dense_of(source) for source in sources])

@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, vmap
 from torch.utils._pytree import tree_map
 
@@ -18,7 +17,7 @@ from hagmeta.datasets.base import Dataset
 from hagmeta.packs.randomness import keys
 from hagmeta.sparse.graph import ClassMeans, Graph, View
 from hagmeta.sparse.plain import PlainGraph
-from hagmeta.sparse.plain_matrix import PlainDenseMatrix, PlainSparseMatrix
+from hagmeta.sparse.plain_matrix import PlainSparseMatrix
 from hagmeta.sparse.products import matmul, row_maximum
 
 NODES, FEATURES, CLASSES, WIDTH = 40, 6, 4, 5
@@ -90,7 +89,6 @@ OPERATIONS: dict[str, tuple[int, Operation]] = {  # with the rows of what they a
     "into": (0, lambda graph, means, seen, x: matmul(graph.edges.into, x)),
     "out of": (0, lambda graph, means, seen, x: matmul(graph.edges.out_of, x)),
 }
-QUICK = ("aggregate at", "training", "means aggregated", "from sources", "into")
 
 
 def values_for(graph: Graph, rows: int) -> Tensor:
@@ -136,25 +134,6 @@ def test_values_and_both_derivatives_are_those_of_the_packed_graph(name: str, de
         assert float((one - other).norm() / other.norm()) < 2e-6
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in OPERATIONS]
-)
-def test_derivatives_are_those_of_finite_differences(name: str) -> None:
-    rows, operation = OPERATIONS[name]
-    graph = PlainGraph(some_dataset(), CPU)
-    compute = plain(operation, graph)
-    variable = values_for(graph, rows).detach().double()[:, :2].requires_grad_()
-    assert gradcheck(compute, variable)
-    assert gradgradcheck(compute, variable)
-
-
-def test_a_dense_product_has_the_same_derivatives() -> None:
-    matrix = PlainDenseMatrix(torch.randn(7, 4, generator=torch.Generator().manual_seed(1)).double())
-    variable = torch.randn(4, 2, generator=torch.Generator().manual_seed(2)).double().requires_grad_()
-    assert gradcheck(lambda x: matmul(matrix, x), variable)
-    assert gradgradcheck(lambda x: matmul(matrix, x), variable)
-
-
 def test_gradients_taken_inside_a_function_are_those_taken_outside() -> None:
     # MAML's inner steps are such: torch.func.grad, and then backwards through it.
     graph = PlainGraph(some_dataset(), CPU)
@@ -195,12 +174,3 @@ def test_views_and_features_are_those_of_the_packed_graph(dense: bool, device: t
         torch.testing.assert_close(one, other)
     identity = torch.eye(FEATURES, device=device)
     torch.testing.assert_close(matmul(ours.features, identity), matmul(theirs.features, identity))
-
-
-def test_nothing_is_kept_for_kernels() -> None:
-    graph = PlainGraph(some_dataset(), CPU)
-    assert not graph.attends_in_one_pass(16, 4)
-    for matrix in (graph.adjacency, graph.features, graph.edges.into, graph.edges.out_of):
-        assert isinstance(matrix, PlainSparseMatrix)
-    means = class_means(graph)
-    assert isinstance(means.direct, PlainSparseMatrix) and isinstance(means.aggregated, PlainSparseMatrix)

@@ -16,16 +16,6 @@ def test_finished_runs_are_subtracted() -> None:
     assert [(trial.config.nla, trial.seeds) for trial in plan.trials] == [(False, (2,)), (True, (0, 1))]
 
 
-def test_more_seeds_later_run_only_those() -> None:
-    done = {(config.hash(), seed) for config in CONFIGS for seed in range(3)}
-    plan = make_plan(CONFIGS, range(10), done, Packing())
-    assert all(trial.seeds == tuple(range(3, 10)) for trial in plan.trials)
-
-
-def test_a_configuration_given_twice_runs_once() -> None:
-    assert make_plan([*CONFIGS, *CONFIGS], range(2), set(), Packing()).total == 4
-
-
 def test_packs_are_as_large_as_asked_and_leave_no_slot_idle() -> None:
     plan = make_plan(CONFIGS[:1], range(10), set(), Packing(seeds=4))
     assert [len(t.seeds) for t in plan.trials] == [4, 4, 2]

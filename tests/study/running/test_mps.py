@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
 from hagmeta.common.errors import UserError
 from study.running import mps
-from tests.study.test_launch import ROOT, SPACE, workers
-from tests.waiting import HANG, wait_for
+from tests.waiting import HANG
 
 STAND_IN = """#!/bin/sh
 echo "$*|$(test "$1" = -d || cat)|$CUDA_MPS_PIPE_DIRECTORY|$CUDA_VISIBLE_DEVICES" >> "$TOLD"
@@ -87,39 +84,6 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=mps.PROGRAM):
         mps.check()
-
-
-@pytest.mark.slow
-def test_a_study_stopped_by_ctrl_c_stops_its_daemon(told: Path) -> None:
-    (told.parent / "tiny.yaml").write_text(SPACE.replace("episodes: 20", "episodes: 5000"))
-    # As on a machine with a GPU, whose trials use none.
-    program = f"""
-import sys, torch
-sys.path.insert(0, {str(ROOT)!r})
-torch.cuda.device_count = lambda: 1
-from study import launch
-from study.running import mps
-mps.USUAL_PIPES = "nowhere"
-sys.exit(launch.main(["--space", "tiny.yaml", "--mps", "--gpus-per-trial", "0",
-                      "--max-concurrent", "1", "--no-report"]))
-"""
-    study = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=told.parent,
-        env={**os.environ, "HAGMETA_HOME": str(told.parent / "home")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    worker, *_ = wait_for(lambda: workers(study.pid, "train"), study)
-    pipes = worker.environ()[mps.PIPES]
-    study.send_signal(signal.SIGINT)
-    output, _ = study.communicate(timeout=HANG)
-    assert study.returncode in (1, 130), output
-    started, stopped = told.read_text().splitlines()
-    assert started.startswith(f"-d||{pipes}|") and stopped.startswith(f"|quit -t 10|{pipes}|")
-    # Where nothing waits for orphans, as in some containers, a process that has ended stays listed.
-    wait_for(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.skipif(

@@ -399,40 +399,6 @@ def test_a_group_waits_for_the_groups_before_it(
     assert history.is_ready(13) == (size != 1)
 
 
-def test_values_that_are_not_valid_do_not_bind_their_group(tmp_path: Path, searched: Write) -> None:
-    text = GROUPED.replace("hag-meta", "proto-gat").replace("[16, 32, 64]", "[16, 20]")
-    text = text.replace("  hidden:", "  heads: {choice: [4, 16]}\n  hidden:")
-    (history,) = open_histories(searched(text), made(tmp_path / "a"))
-    Machine([history], made(tmp_path / "a"), at_once=2).run()
-    assert history.failed and not history.missing[len(history.failed) :]
-    bad = 20, 16
-    groups = [[(each["hidden"], each["heads"]) for each in group] for group in groups_of(history)]
-    assert all(len(set(group) - {bad}) == 1 for group in groups)
-    assert any(group[0] == bad for group in groups)
-    assert all(bad not in group for group in groups if group[0] != bad)
-
-
-def test_settings_that_cannot_differ_in_a_pack_are_drawn_as_without_groups(
-    tmp_path: Path, searched: Write
-) -> None:
-    kept = [line for line in GROUPED.splitlines() if "rate" not in line and "smooth" not in line]
-    text = "\n".join(line for line in kept if "logit" not in line)
-    (grouped,), (without,) = (
-        open_histories(searched(each), made(tmp_path / "a"))
-        for each in (text, text.replace(", group: 4", ""))
-    )
-    for number in range(STARTUP):
-        assert grouped.draw(number) == without.draw(number)
-
-
-def test_a_group_has_no_sample_twice_as_long_as_there_are_others(tmp_path: Path, searched: Write) -> None:
-    kept = [line for line in GROUPED.splitlines() if "rate" not in line]  # 9 samples at most share a pack
-    (history,) = open_histories(searched("\n".join(kept)), made(tmp_path / "a"))
-    Machine([history], made(tmp_path / "a"), at_once=1).run()
-    for group in groups_of(history):
-        assert len({json.dumps(each) for each in group}) == len(group)
-
-
 STARTED = SPACE.replace("samples: 12", "samples: 12%s")
 START = ", start: [{hidden: 64, cosine_scale: 8.0}, {cosine_scale: 9.0}, {hidden: 32}, {hidden: 64}]"
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from study.space import spaces as space
-from study.space.design import in_words
 from study.space.spaces import Space
 
 DEBIAN = {"datasets": ["debian"], "fixed": {"method": "hag-meta"}, "seeds": 1}
@@ -76,21 +75,3 @@ def test_designs_name_the_configurations_that_run_with_one_split() -> None:
     graph = "synthetic:nodes=600,edges=2500,features=80,classes=12,seed=1"
     found = space.read({"datasets": [graph], "grid": {"n_way": [1, 2], "k_shot": [1, 3]}, "seeds": 1})
     assert set(designs(found)["n-and-k"]["configs"]) == {config.hash() for config in found.resolved}
-
-
-def test_designs_are_told_in_words() -> None:
-    content = {
-        "datasets": ["debian"],
-        "fixed": {"classes": [12, 12, 27]},
-        "grid": {
-            "hidden": [16, 32],
-            "learning_rate": [0.01, 0.001],
-            "k_shot": [1, 5],
-            "method": ["gpn", "cec"],
-        },
-        "seeds": 2,
-    }
-    factorial, shape, ranking = map(in_words, space.read(content).designs)
-    assert factorial == "factorial in hidden, learning_rate; repeated for each k_shot and method"
-    assert shape == "n-and-k in k_shot; repeated for each method"
-    assert ranking == "ranking of methods under hidden, learning_rate, k_shot"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import re
 import time
 from collections import Counter
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
@@ -103,17 +100,6 @@ def test_values_given_choose_among_searches(write: Write) -> None:
 # How a file is read.
 
 
-def test_names_and_files_are_both_taken(write: Write) -> None:
-    assert space.read(str(space.FOLDER / "ablation.yaml")) == space.read("ablation")
-    assert space.read(write("datasets: [debian]")).name == "mine"
-
-
-def test_seeds_are_a_count_or_a_list(write: Write) -> None:
-    assert space.read(write("{datasets: [debian], seeds: 3}")).seeds == (0, 1, 2)
-    assert space.read(write("{datasets: [debian], seeds: [7, 1]}")).seeds == (7, 1)
-    assert space.read(write("{datasets: [debian], seeds: [7, 1]}"), seeds=[4]).seeds == (4,)
-
-
 def test_cases_cross_the_grid_and_may_belong_to_a_dataset(write: Write) -> None:
     found = space.read(
         write("""
@@ -167,12 +153,12 @@ quick: {fixed: {episodes: 5}, grid: {k_shot: [1]}, seeds: 1}
     assert len(space.read(file).configs) == 4
 
 
+# Datasets and settings from the command line.
+
+
 def test_aliases_are_followed(write: Write) -> None:
     found = space.read(write("{datasets: [debian], grid: {nla: &both [false, true], tla: *both}}"))
     assert len(found.configs) == 4
-
-
-# Datasets and settings from the command line.
 
 
 def test_datasets_given_pick_their_cases() -> None:
@@ -435,119 +421,10 @@ def test_no_quick_version(write: Write) -> None:
         space.read(write("datasets: [debian]"), quick=True)
 
 
-# Mutated files.
-
-TOKENS = [*"[]{}:,-&*!|>'\"#%@?\n\t ", "&a ", "*a", "<<", "!!int ", "~", "1e9", ".nan", "-1", "0x", "---\n"]
-TOKENS += [
-    "2020-13-45",
-    "null",
-    "\0",
-    "é",
-    "\ud7ff",
-    "npz:",
-    "synthetic:",
-    "mat:~x",
-    "9" * 5000,
-    "\\U99999999",
-]
-VALUES: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    3,
-    1e308,
-    float("nan"),
-    2**70,
-    "",
-    "gat",
-    "released",
-    "npz:~x/y",
-    [],
-    {},
-    [[]],
-]
-VALUES += [[1, 2, 3], {"uniform": [0, 1]}, {"choice": []}, "synthetic:nodes=9", {"dataset": "dblp"}, "dblp"]
-NAMES = [
-    "fixed",
-    "grid",
-    "cases",
-    "quick",
-    "include",
-    "n_way",
-    "classes",
-    "val_classes",
-    "sessions",
-    "encoder",
-]
-NAMES += ["one_at_a_time", "sample", "hidden", "dataset", "datasets", "search", "protocol", "zzz", "heads"]
-
-
-def mutated_text(text: str, rng: random.Random) -> str:
-    """Cut, copy, overwrite or insert somewhere, a few times."""
-    for _ in range(rng.randint(1, 4)):
-        start, length = rng.randrange(len(text) + 1), rng.randint(0, 12)
-        middle = rng.choice(
-            ["", rng.choice(TOKENS), text[start : start + length] * 2, chr(rng.randrange(0xD800))]
-        )
-        text = text[:start] + middle + text[start + rng.choice([0, length]) :]
-    return text
-
-
-def mutated_tree(tree: Any, rng: random.Random) -> Any:
-    """Walk down to somewhere and remove, rename or replace what is there."""
-    if not isinstance(tree, dict | list) or not tree or rng.random() < 0.15:
-        return rng.choice([*VALUES, [tree], {rng.choice(NAMES): tree}])
-    if isinstance(tree, list):
-        at = rng.randrange(len(tree))
-        changed = rng.choice([[], [tree[at], tree[at]], [mutated_tree(tree[at], rng)]])
-        return tree[:at] + changed + tree[at + 1 :]
-    key = rng.choice(list(tree))
-    others = {name: value for name, value in tree.items() if name != key}
-    changes: list[dict[Any, Any]] = [{}, {rng.choice(NAMES): tree[key]}, {key: mutated_tree(tree[key], rng)}]
-    changes += [{key: tree[key], rng.choice(NAMES): rng.choice(VALUES)}]
-    return others | rng.choice([*changes, changes[2], changes[2]])
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(SMALLER), seed=st.integers(0, 2**32), structural=st.booleans())
-def test_mutated_files_give_a_space_or_one_line(
-    tmp_path: Path, name: str, seed: int, structural: bool
-) -> None:
-    rng, file = random.Random(seed), tmp_path / "mutated.yaml"
-    if structural:
-        tree = yaml.safe_load(SHIPPED[name])
-        for _ in range(rng.randint(1, 3)):
-            tree = mutated_tree(tree, rng)
-        text = yaml.safe_dump(tree, sort_keys=False)
-    else:
-        text = mutated_text(SHIPPED[name], rng)
-    file.write_bytes(text.encode())
-    try:
-        found = space.read(str(file), quick=rng.random() < 0.3)
-    except UserError as error:
-        assert "\n" not in str(error)
-        assert "mutated.yaml" in str(error)
-    else:
-        assert found.configs
-        assert found.seeds
-
-
-NOT_TUNED = {*LATER, "fscil-calibration", "laplacian-shot", "pt-map", "klda", "loranpac", "gkeal"}
 TUNED_ON = {
     "comparison_tuned": (*EMBEDDED, "foldoc"),
     "followers_tuned": ("coauthor-cs", "amazon-computers"),
 }
-
-
-@pytest.mark.parametrize("name", TUNED_ON)
-def test_tuned_spaces_have_their_methods_on_every_graph_and_no_seed_of_the_search(name: str) -> None:
-    found = shipped(name)
-    tuned = [method for method in METHODS if method not in NOT_TUNED]
-    assert Counter((config.dataset, config.method) for config in found.configs) == Counter(
-        itertools.product(TUNED_ON[name], tuned)
-    )
-    assert not set(found.seeds) & set(shipped("tune").seeds)
 
 
 @pytest.mark.parametrize("name", [*TUNED_ON, "preregistered_tuned"])
@@ -578,14 +455,3 @@ def test_the_preregistered_comparison_has_every_method_on_every_graph_and_seeds_
         other = space_file.read(space.FOLDER / f"{name}.yaml", quick=False)
         assert not set(other.seeds) & set(found.seeds) and not set(other.datasets) & set(FRESH)
     assert fresh_seeds((97, 98, 99)) == found.seeds  # those of the search in archives/preregistration.md
-
-
-def test_the_tuned_comparison_has_the_same_graphs_and_seeds_and_our_method_with_its_defaults() -> None:
-    found, plain = shipped("preregistered_tuned"), shipped("preregistered")
-    assert found.seeds == plain.seeds
-    graphs = set(settings_of(plain, "dataset", "classes"))
-    methods = set(settings_of(found, "method"))
-    assert len(methods) == 12 and len(found.configs) == len(graphs) * len(methods)
-    assert set(settings_of(found, "dataset", "classes")) == graphs
-    ours = [config for config in found.configs if config.method == "posterior-means"]
-    assert set(ours) < set(plain.configs)

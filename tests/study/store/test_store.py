@@ -205,9 +205,3 @@ def test_a_second_launch_is_refused_until_the_first_is_gone_even_if_killed(tmp_p
     process.wait()
     with Store(tmp_path).locked():
         pass
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file"), Store(tmp_path / "file").locked():
-        pass

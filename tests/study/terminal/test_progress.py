@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -86,37 +85,6 @@ def test_trials_of_a_kind_that_was_not_measured_are_not_guessed(monkeypatch: pyt
     assert ", about 0:00:50 left" in progress.text()
 
 
-def test_a_first_trial_that_warms_up_does_not_spoil_the_time_left() -> None:
-    plan = make_plan([LONG], range(8), set(), Packing(seeds=1))
-    progress, _ = progress_of(plan.trials)
-    for number, seconds in enumerate((100, 10, 10)):
-        progress.started(str(number), plan.trials[number])
-        progress.finished(str(number), took(seconds, plan.trials[number].config))
-    assert "about 0:00:50 left" in progress.text()
-
-
-def test_trials_side_by_side_share_what_is_left() -> None:
-    plan = make_plan([LONG], range(9), set(), Packing(seeds=1))
-    progress, _ = progress_of(plan.trials)
-    for number in range(4):
-        progress.started(str(number), plan.trials[number])
-    for number in range(4):
-        progress.finished(str(number), took(100, plan.trials[number].config))
-    assert "about 0:02:05 left" in progress.text()
-    progress.finished_before(plan.trials[0].config, 4)
-    assert "about 0:00:25 left" in progress.text()
-
-
-def test_samples_that_were_there_alone_say_nothing_of_the_time_left() -> None:
-    trials = [Trial.of(LONG, (0, 1))] * 3
-    progress, output = progress_of(trials)
-    progress.found(0.5)
-    progress.finished_before(LONG, 2)
-    assert output.getvalue().startswith(
-        "2/6 runs, 0 running, mean macro accuracy in the last session 50.0 % (0:00:00)"
-    )
-
-
 def test_a_state_file_tells_another_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial, file = Trial.of(LONG, (0, 1)), tmp_path / "status.json"
     console = Console(width=80, force_terminal=False)
@@ -151,25 +119,6 @@ def test_a_running_trial_is_named_by_the_settings_that_vary() -> None:
         progress.started("sample", plan.trials[0], {"hidden": 32, "dropout": 0.1234})
     for name in ("NLA off", "NLA on", "hidden 32, dropout 0.1234"):
         assert f"hag-meta on debian, {name}, seeds 0-2" in output.getvalue()
-
-
-def test_the_panel_fits_a_narrow_terminal() -> None:
-    task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
-    folder = "npz:/home/someone/projects/graph-learning/incremental/datasets/2026"
-    names = ("packages-of-the-largest-sections.npz", "packages-of-the-middle-sections.npz")
-    configs = [RunConfig.of(dataset=f"{folder}/{name}", hidden=16, **task) for name in names]
-    plan = make_plan(configs, range(3), set(), Packing(seeds=3))
-    output = io.StringIO()
-    console = Console(file=output, width=80, force_terminal=True, no_color=True, color_system=None)
-    with StudyProgress(console, plan.trials, 0) as progress:
-        for trial in plan.trials:
-            progress.started(trial.name, trial)
-            progress.goes_on(trial.name, "meta-train", 1000, 2000, {"meta-train/val": 0.5})
-    lines = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", output.getvalue()).splitlines()
-    assert max(map(len, lines)) <= 80
-    for name in names:
-        line = next(number for number, text in enumerate(lines) if f"{name}, seeds 0-2" in text)
-        assert lines[line + 1].startswith("    meta-train 1000/2000, 50.0 %, 0:00:0")
 
 
 def test_runs_are_counted_once_whatever_becomes_of_their_trial() -> None:

@@ -33,56 +33,10 @@ def test_methods_are_compared_by_name_and_an_oracle_is_marked() -> None:
     assert sum("oracle" in line for line in lines) == 1
 
 
-def test_smoothed_answers_are_marked_next_to_their_method() -> None:
-    lines = shown([record(0, method="frozen"), record(0, method="gpn", smoothing=0.5)])
-    assert sum("gpn, smoothed" in line for line in lines) == sum("smoothed" in line for line in lines) == 1
-    lines = shown([record(0, method="frozen", prior="equal"), record(0, method="gpn", prior="estimated")])
-    assert sum("gpn, re-weighted" in line for line in lines) == 1 == sum("weighted" in line for line in lines)
-
-
 def test_a_setting_that_varies_is_shown_for_the_methods_that_have_it() -> None:
     lines = shown([record(0, method="er-gnn", memory=m) for m in (5, 10)] + [record(0, method="frozen")])
     assert lines[1].split()[:2] == ["method", "memory"]
     assert [line.split()[:2] for line in lines if "er-gnn" in line] == [["er-gnn", "5"], ["er-gnn", "10"]]
-
-
-def test_settings_that_only_follow_from_the_method_or_the_task_are_left_out() -> None:
-    tuned = [("hag-meta", 0.01), ("cec", 0.02)]
-    lines = shown(
-        [
-            record(0, method=method, learning_rate=rate, protocol=protocol, query_shot=queries)
-            for method, rate in tuned
-            for protocol, queries in (("strict", 5), ("released", 20))
-        ]
-    )
-    assert sorted(lines[1].split()[:2]) == ["method", "protocol"]
-    assert lines[1].split()[2:] == ["seeds", "first", "last", "average", "PD"]
-
-
-def test_methods_tuned_for_each_dataset_are_named_by_method_and_dataset_alone() -> None:
-    records = [
-        record(0, method=method, dataset=dataset, learning_rate=rate)
-        for method, dataset, rate in (
-            ("cec", "debian", 0.1),
-            ("cec", "wordnet", 0.2),
-            ("gpn", "debian", 0.3),
-            ("gpn", "wordnet", 0.4),
-        )
-    ]
-    assert shown(records)[1].split() == ["dataset", "method", "seeds", "first", "last", "average", "PD"]
-
-
-def test_training_queries_that_were_given_tell_rows_apart_where_the_protocol_differs_too() -> None:
-    records = [
-        {**record(0, protocol=protocol, query_shot=queries), "given": given}
-        for protocol, queries, given in (
-            ("strict", 5, []),
-            ("strict", 9, ["query_shot"]),
-            ("released", 20, []),
-        )
-    ]
-    rows = [line.split()[:2] for line in shown(records) if "50.0" in line]
-    assert sorted(rows) == [["released", "20"], ["strict", "5"], ["strict", "9"]]
 
 
 def test_a_narrow_terminal_shows_fewer_measures_and_breaks_no_number() -> None:
@@ -149,17 +103,6 @@ def test_many_settings_and_long_paths_fit_the_terminal(width: int, seeds: int) -
         assert f"{key} {value:g}" in text if isinstance(value, float) else f"{key} {value}" in text
 
 
-def test_a_row_is_named_by_what_sets_it_apart() -> None:
-    toggles = [{}, {"tla": False}, {"nla": False, "tla": False}]
-    head, *rows = [
-        line.split()[:2]
-        for line in shown([record(0, **each) for each in toggles], 80)[1:]
-        if "0" in line or "NLA" in line
-    ]
-    assert head == ["NLA", "TLA"] and rows == [["off", "off"], ["on", "off"], ["on", "on"]]
-    assert any("NLA off," in line for line in shown([record(0, **each) for each in toggles], 36))
-
-
 def test_chosen_and_default_values_are_told_apart() -> None:
     both = [record(seed, hidden=hidden) for hidden in (16, 32) for seed in (0, 1)]
     roles = {both[0]["config_hash"]: "tuned", both[-1]["config_hash"]: "default"}
@@ -174,29 +117,3 @@ def test_files_of_the_same_name_keep_the_folder_that_tells_them_apart() -> None:
     task = {"classes": (4, 4, 4), "n_way": 2, "sessions": 2}
     lines = shown([record(0, dataset=f"npz:/data/{year}/graph.npz", **task) for year in (2025, 2026)])
     assert [line.split()[0] for line in lines if " 50.0" in line] == ["2025/graph.npz", "2026/graph.npz"]
-
-
-def test_the_legend_explains_only_what_is_shown() -> None:
-    one, three = ("\n".join(shown([record(seed) for seed in range(count)])) for count in (1, 3))
-    assert "one seed per configuration" in one and "interval" not in one
-    assert "mean over seeds ± 95 % interval" in three
-
-
-def test_settings_that_do_not_apply_to_a_method_make_no_rows() -> None:
-    varied: dict[str, list[Any]] = {
-        "pretrain_on": ["base", "known"],
-        "weight_decay": [0.0005, 0.001],
-        "logit_adjustment": [0.0, 1.0],
-        "learning_rate": [0.005, 0.02],
-        "memory": [5, 10],  # of er-gnn alone
-    }
-    records = [
-        record(0, method=method, **{key: value})
-        for method in ("er-gnn", "cec")
-        for key, values in varied.items()
-        for value in values
-    ]
-    lines = [line.strip() for line in shown(records, 60)]
-    assert sum("common values " in line for line in lines) == 2  # of each method
-    assert not any("er-gnn" in line and "memory 10" in line for line in lines if line.startswith("cec"))
-    assert sum(" 50.0" in line for line in lines) == len({each["config_hash"] for each in records})

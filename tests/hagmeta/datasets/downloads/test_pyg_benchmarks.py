@@ -125,16 +125,6 @@ def test_other_counts_are_refused_in_one_line(graph: Dataset, tmp_path: Path) ->
         )
 
 
-def test_only_the_wrong_count_is_named(
-    graph: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expect_counts_of(graph, "amazon-photo", monkeypatch)
-    write_words("amazon-photo", replace(graph, edges=graph.edges[1:]), tmp_path)
-    edges = len(graph.edges)
-    with pytest.raises(UserError, match=rf"they have {edges - 1} edges \(expected {edges}\)\. Delete"):
-        load("amazon-photo", tmp_path)
-
-
 @pytest.mark.parametrize("name", sorted(pyg_benchmarks.DATASETS))
 def test_a_damaged_file_is_reported_in_one_line(name: str, tmp_path: Path) -> None:
     for file in sources.FILES[name]:
@@ -205,16 +195,6 @@ def test_a_damaged_packed_file_is_not_kept(
     with pytest.raises(UserError, match=wanted):
         load("email-eu-core", tmp_path)
     assert list(Path(folder).iterdir()) == []
-
-
-def test_without_a_network_the_files_to_fetch_by_hand_are_named(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = RemoteFile("data.json", f"{server.url}/data.json")
-    monkeypatch.setitem(sources.FILES, "wiki-cs", (file,))
-    with pytest.raises(UserError, match=rf"put these files into {tmp_path}/wiki-cs/raw: {file}\.$") as error:
-        load("wiki-cs", tmp_path)
-    assert "\n" not in str(error.value)
 
 
 def test_wiki_cs_is_read_dense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import runpy
 import sys
 import tarfile
@@ -20,152 +19,10 @@ from hagmeta.datasets.downloads.download import RemoteFile, sha256
 from hagmeta.datasets.formats import package
 from hagmeta.datasets.formats.word_features import in_no_order
 from tools.datasets import (
-    build_bible,
-    build_boost,
-    build_foldoc,
-    build_kanji,
     build_metamath,
 )
 
 ROOT = Path(__file__).resolve().parents[4]
-
-ARTICLES = {  # by headwords
-    "ada": "   <language, a> A language for {B (http://b)} by {nets}\n   and {bus}. <x@a>\n\n   (1999-01-02)",
-    "böc": "   1. <language> For {ADA} and {rarity}.\n\n   2. <language> By {no\n   one}.  [{Jargon File}]",
-    "net": "   <networking> For {bus} by {net} {tlas}.",
-    "bus|no one": "   <networking> By <language> {Ada} and {nets}.",
-    "buse": "   1. <networking> For {ada}.\n\n   2. <language> By {ada}.",
-    "rarity": "   <rare> For {ada}.",
-    "nothing": "   For {ada}.",
-    "own": "       <language> For {ada}.",
-    "jargon file": "   <language> {Ada}",
-    "tlas": "   <language> {Ada} {bus}",
-}
-KEPT = ("ada", "böc", "net", "bus", "jargon file")
-
-
-def foldoc() -> tuple[str, str, dict[str, str]]:
-    """A dictionary, its index, and the name of the article under each headword."""
-    dictionary, index, names = "", [], {}
-    for headwords, text in ARTICLES.items():
-        article = headwords.replace("|", "\n") + f"\n\n{text}\n\n"
-        start, size = len(dictionary.encode()), len(article.encode())
-        dictionary += article
-        for headword in headwords.split("|"):
-            index.append("\t".join((headword, *map(in_base_64, (start, size)))))
-            names[headword] = str(start)
-    return dictionary, "\n".join(sorted(index)), names
-
-
-def in_base_64(number: int) -> str:
-    high, low = divmod(number, 64)
-    return (in_base_64(high) if high else "") + build_foldoc._DIGITS[low]
-
-
-@pytest.fixture
-def small_foldoc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_foldoc, "MIN_ARTICLES_PER_TAG", 2)
-    monkeypatch.setattr(build_foldoc, "MIN_ARTICLES_PER_WORD", 2)
-
-
-@pytest.mark.usefixtures("small_foldoc")
-def test_foldoc_is_built_by_its_rules() -> None:
-    dictionary, index, names = foldoc()
-    built = build_foldoc.build(dictionary, index)
-    headword = {names[headword]: headword for headword in KEPT}
-    order = [headword[name] for name in in_no_order(headword)]
-    # Left out: senses of two subjects, a rare one, none, Debian's own, a list of acronyms.
-    assert built.class_names == ("language", "networking")
-    assert [built.class_names[label] for label in built.labels] == [
-        "networking" if name in ("net", "bus") else "language" for name in order
-    ]
-    # "nets" is the plural of a headword; a source, an address and a loop are no edges.
-    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
-    of_ada = {("ada", other) for other in ("bus", "böc", "jargon file", "net")}
-    assert edges == of_ada | {("bus", "böc"), ("bus", "net")}
-    # The columns are ada, and, bus, by, for, nets: no subject, no address, no date.
-    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
-    assert rows["ada"] == [0, 1, 1, 1, 1, 1] and rows["böc"] == [1, 1, 0, 1, 1, 0]
-    assert rows["bus"] == [1, 1, 0, 1, 0, 1] and rows["jargon file"] == [1, 0, 0, 0, 0, 0]
-
-
-METAMATH = """\
-$( A header. $)
-$( ####################
-   TITLES ELSEWHERE
-   #################### $)
-$c ( ) -> + |- wff $.  $v ph ps $.
-wph $f wff ph $.
-$(
-####################
-      A PART
-####################
-$)
-$(
-#*#*#*#*#*#*#*#*#*#*#
-      Logic  and
-      proofs
-#*#*#*#*#*#*#*#*#*#*#
-$)
-wi $a wff ( ph -> ps ) $.
-${ mp.1 $e |- + $.
-  mp $a |- ph $.
-$}
-id $p |- ( ph -> ph ) $= wph wph mp $( a comment in a proof $) wi $.
-id2 $p |- ( ph -> ph ) $= ( mp id wi unknown ) ABCZD $.
-$(
-#*#*#*#*#*#*#*#*#*#*#
-      Sums
-#*#*#*#*#*#*#*#*#*#*#
-$)
-sum $p |- ( ph + ph ) $= ( mp ) A $.
-sum2 $p |- ( ph + ph ) $= ( id2 sum ) A $.
-$(
-#*#*#*#*#*#*#*#*#*#*#
-      Rare
-#*#*#*#*#*#*#*#*#*#*#
-$)
-rare $p |- ( ph + ph ) $= ( sum ) A $.
-$(
-####################
-      SUPPLEMENTARY MATERIAL (USER'S MATHBOXES)
-####################
-$)
-$(
-#*#*#*#*#*#*#*#*#*#*#
-      Mathbox for A. Person
-#*#*#*#*#*#*#*#*#*#*#
-$)
-mine $p |- ( ph + ph ) $= ( sum ) A $.
-mine2 $p |- ( ph + ph ) $= ( sum ) A $.
-"""
-
-
-@pytest.fixture
-def small_metamath(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_metamath, "MIN_STATEMENTS_PER_SECTION", 2)
-    monkeypatch.setattr(build_metamath, "MIN_STATEMENTS_PER_SYMBOL", 2)
-    monkeypatch.setattr(build_metamath, "MAX_CITATIONS", 2)
-
-
-@pytest.mark.usefixtures("small_metamath")
-def test_metamath_is_built_by_its_rules() -> None:
-    built = build_metamath.build(METAMATH)
-    order = in_no_order(["id", "id2", "mp", "sum", "sum2"])
-    assert built.class_names == ("Logic and proofs", "Sums")  # one is rare, one a mathbox
-    assert [built.class_names[label] for label in built.labels] == [
-        "Sums" if label.startswith("sum") else "Logic and proofs" for label in order
-    ]
-    # "mp" is cited by three, so edges to it are left out; syntax and what is not there are no nodes.
-    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
-    assert edges == {("id", "id2"), ("id2", "sum2"), ("sum", "sum2")}
-    # The columns are ( ) + ->: neither variables nor the hypothesis of "mp".
-    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
-    assert rows["mp"] == [0, 0, 0, 0]
-    assert rows["id"] == [1, 1, 0, 1] and rows["sum"] == [1, 1, 1, 0]
-    assert built.node_order is not None
-    in_source = sorted(zip(built.node_order.tolist(), order, strict=True))
-    assert in_source == list(enumerate(["mp", "id", "id2", "sum", "sum2"]))
 
 
 NOUNS = """\
@@ -208,133 +65,6 @@ def test_wordnet_keeps_the_best_connected() -> None:
     built = wordnet_files.build([NOUNS, VERBS, ADJECTIVES], most=2)
     assert np.bincount(built.labels).tolist() == [2, 1, 2, 1]
     assert len(built.edges) == 3  # the cat, with one neighbour, is out
-
-
-VERSES = {
-    "Genesis 1:1": "In the beginning God made [the] earth.",
-    "Genesis 1:2": "# And the earth was void.",
-    "Genesis 2:1": "The earth, the genesis of John.",
-    "Jude 1:1": "In the end.",
-    "1 John 1:1": "In the beginning was God.",
-    "1 John 1:2": "And the earth.",
-}
-REFERENCES = """const s = { gen: [[["gen"]], [["1"], ["1jn 1:1", "gen 1:2"], ["gen 1:2"]], [["2"], []]],
-jud: [[["jud"]], [["1"], ["gen 1:1"]]],
-"1jn": [[["1jn"]], [["1"], ["gen 1:1", "jud 1:1"], ["gen 2:1"]]] }, c = ["gen"], h = ({ book: a }) => a;"""
-
-
-@pytest.fixture
-def small_bible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_bible, "MIN_VERSES_PER_BOOK", 2)
-    monkeypatch.setattr(build_bible, "MIN_VERSES_PER_WORD", 2)
-
-
-@pytest.mark.usefixtures("small_bible")
-def test_bible_is_built_by_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = build_bible.build(json.dumps(VERSES), REFERENCES)
-    order = in_no_order(place for place in VERSES if place != "Jude 1:1")  # its book is too small
-    assert built.class_names == ("Genesis", "1 John")  # in the order of the text
-    assert [built.class_names[label] for label in built.labels] == [
-        place.rpartition(" ")[0] for place in order
-    ]
-    # A reference in both directions is one edge; a verse does not refer to itself.
-    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
-    assert edges == {
-        ("1 John 1:1", "Genesis 1:1"),
-        ("Genesis 1:1", "Genesis 1:2"),
-        ("1 John 1:2", "Genesis 2:1"),
-    }
-    # The columns are and, beginning, earth, god, in, the, was: no words of the names of books.
-    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
-    assert rows["Genesis 1:1"] == [0, 1, 1, 1, 1, 1, 0] and rows["Genesis 2:1"] == [0, 0, 1, 0, 0, 1, 0]
-    monkeypatch.setattr(build_bible, "MAX_VERSES_PER_BOOK", 1)
-    assert np.bincount(build_bible.build(json.dumps(VERSES), REFERENCES).labels).tolist() == [1, 1]
-
-
-HEADERS = {
-    "config.hpp": "#include <vector>",
-    "any/any.hpp": "#include <boost/any/detail/cast.hpp>\n#include <vector>\n/* class\n */ std :: move(x);",
-    "any/detail/cast.hpp": '# include "../any.hpp"\nclass any; // struct\nint std_x;',
-    "mpl/a.hpp": "#include <boost/any/any.hpp>\n#include <boost/config.hpp>\nclass std::move",
-    "mpl/b.hpp": '  #include "a.hpp"\n//#include <boost/any/any.hpp>\n#include <vector>\nint x;',
-    "mpl/preprocessed/c.hpp": "#include <boost/mpl/a.hpp>",
-    "detail/a.hpp": "#include <boost/mpl/a.hpp>",
-    "detail/b.hpp": "#include <boost/mpl/a.hpp>",
-    "rare/a.hpp": "#include <boost/mpl/a.hpp>",
-}
-
-
-@pytest.fixture
-def small_boost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_boost, "MIN_HEADERS_PER_LIBRARY", 2)
-    monkeypatch.setattr(build_boost, "MIN_HEADERS_PER_FEATURE", 2)
-
-
-@pytest.mark.usefixtures("small_boost")
-def test_boost_is_built_by_its_rules() -> None:
-    built = build_boost.build(HEADERS)
-    order = in_no_order(["any/any.hpp", "any/detail/cast.hpp", "mpl/a.hpp", "mpl/b.hpp"])
-    # Left out: a header in no folder, a generated one, shared internals, a small library.
-    assert built.class_names == ("any", "mpl")
-    assert [built.class_names[label] for label in built.labels] == [path[:3] for path in order]
-    # Headers are found from the top and from their own folder; comments include nothing.
-    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
-    assert edges == {
-        ("any/any.hpp", "any/detail/cast.hpp"),
-        ("any/any.hpp", "mpl/a.hpp"),
-        ("mpl/a.hpp", "mpl/b.hpp"),
-    }
-    # The columns are <vector>, class, int, std::move: nothing of comments, no names of Boost's own.
-    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
-    assert rows["any/any.hpp"] == [1, 0, 0, 1] and rows["any/detail/cast.hpp"] == [0, 1, 1, 0]
-    assert rows["mpl/a.hpp"] == [0, 1, 0, 1] and rows["mpl/b.hpp"] == [1, 0, 1, 0]
-
-
-KANJIDIC = """\
-# KANJIDIC
-海 3324 U6d77 B85 G2 S9 Q3815.7 カイ うみ T1 あ {sea} {ocean}
-洋 4D4E U6d0b B85 S9 Q3815.1 ヨウ {ocean} {western style}
-林 4E53 U6797 B75 C99 S8 Q4499.0 リン はやし {grove}
-森 3F39 U68ee B75 S12 Q4099.4 シン リン T1 カイ {forest} {grove}
-枝 3B5E U679d B75 S8 Q4494.7 シ {bough}
-口 387D U53e3 B30 S3 Q6000.0 コウ {mouth}
-"""
-EDICT = """\
-EDICT /EDICT/
-海洋 [かいよう] /(n) ocean/
-海海森 [x] /(n) x/
-森の枝 [x] /(n) x/
-枝森 [x] /(n) 海口/
-海口 [x] /(n) x/
-"""
-
-
-@pytest.fixture
-def small_kanji(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_kanji, "MIN_CHARACTERS_PER_RADICAL", 2)
-    monkeypatch.setattr(build_kanji, "MIN_CHARACTERS_PER_FEATURE", 2)
-
-
-@pytest.mark.usefixtures("small_kanji")
-def test_kanji_is_built_by_its_rules() -> None:
-    built = build_kanji.build(KANJIDIC, EDICT)
-    order = in_no_order("海洋森枝")  # one is in no word, and one has a radical of its own
-    assert built.class_names == ("75 木", "85 水")
-    assert [built.class_names[label] for label in built.labels] == [
-        "85 水" if name in "海洋" else "75 木" for name in order
-    ]
-    edges = {tuple(sorted((order[a], order[b]))) for a, b in built.edges}
-    assert edges == {("洋", "海"), ("枝", "森"), ("森", "海")}  # kana between two kanji separate them
-    # The columns are corner 1: 3 and 4, corner 2: 8, corner 3: 1 and 9, corner 4: 5, corner 5: 7, ocean, and
-    # strokes: 9. No reading counts: one is in hiragana, one is in names, others are rare.
-    rows = dict(zip(order, built.features.toarray().tolist(), strict=True))
-    assert rows["海"] == [1, 0, 1, 1, 0, 1, 1, 1, 1] and rows["洋"] == [1, 0, 1, 1, 0, 1, 0, 1, 1]
-    assert rows["森"] == [0, 1, 0, 0, 1, 0, 0, 0, 0] and rows["枝"] == [0, 1, 0, 0, 1, 0, 1, 0, 0]
-
-
-def test_the_classical_radical_comes_first() -> None:
-    radicals = {name: character.radical for name, character in build_kanji._characters(KANJIDIC)}
-    assert radicals == {"海": 85, "洋": 85, "林": 99, "森": 75, "枝": 75, "口": 30}
 
 
 def test_order_is_the_same_anywhere_and_none_of_the_names() -> None:
@@ -439,18 +169,10 @@ def refused(
 def test_another_version_is_refused(
     write_package: Callable[[dict[str, str | bytes]], Path], refused: Callable[..., str]
 ) -> None:
-    deb = write_package({build_metamath.DATABASE: METAMATH})
+    deb = write_package({build_metamath.DATABASE: "another"})
     [line] = refused("metamath", "--deb", str(deb)).splitlines()
     assert line.startswith(f"{deb}: expected {sources.METAMATH.name} from ")
     assert line.endswith(f"its SHA-256 is {sha256(deb)}; expected {sources.METAMATH.sha256}.")
-
-
-def test_two_packages_are_both_checked(
-    write_package: Callable[[dict[str, str | bytes]], Path], refused: Callable[..., str]
-) -> None:
-    deb = str(write_package({build_kanji.CHARACTERS: KANJIDIC}))
-    assert f"expected {sources.KANJIDIC.name} from " in refused("kanji", "--packages", deb, deb)
-    assert refused("kanji", "--packages", deb)
 
 
 def test_a_package_that_is_absent_is_said(refused: Callable[..., str]) -> None:

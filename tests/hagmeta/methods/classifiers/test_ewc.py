@@ -14,16 +14,12 @@ from sklearn.utils.class_weight import compute_sample_weight
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine import engine
-from hagmeta.engine.context import Context
 from hagmeta.engine.hooks import add_classes, consolidate, labelled
-from hagmeta.engine.known.session import Known
 from hagmeta.engine.run import validate
 from hagmeta.layers.losses import balanced_cross_entropy
 from hagmeta.methods.classifiers.ewc import penalty, with_task
-from hagmeta.packs.pack import Pack
 from hagmeta.scenarios.scenario import TRAIN
-from hagmeta.testing import records_of
-from tests.hagmeta.methods.fine_tuning import SEEDS, FineTuning, after_sessions, prepared, same
+from tests.hagmeta.methods.fine_tuning import FineTuning, after_sessions, prepared, same
 
 Tiny = Callable[..., RunConfig]
 
@@ -138,20 +134,3 @@ def test_validation_streams_leave_no_importance_behind(
     monkeypatch.setattr(engine, "consolidate", watched)
     validate(context, pack)
     assert found and all(found) and not important()
-
-
-@pytest.mark.parametrize("protocol", ["strict", "released"])
-def test_both_protocols_consolidate_before_session_1(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, protocol: str
-) -> None:
-    done: list[int] = []
-
-    def watched(context: Context, pack: Pack, known: Known, streams: Any, session: int) -> None:
-        done.append(session)
-        consolidate(context, pack, known, streams, session)
-        important = [value.any() for name, value in pack.parameters.items() if name.startswith("importance")]
-        assert all(important)
-
-    monkeypatch.setattr(engine, "consolidate", watched)
-    records_of(tiny(method="ewc", protocol=protocol), SEEDS, tiny_graph)
-    assert done == [0, 1]  # no session follows the last

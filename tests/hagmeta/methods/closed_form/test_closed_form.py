@@ -25,7 +25,6 @@ from hagmeta.engine.run import prepare, pretrain
 from hagmeta.layers import statistics
 from hagmeta.layers.statistics import MOMENT_COLUMNS, LabelledRows, moment, ridged, shrunk, solve
 from hagmeta.methods import METHODS
-from hagmeta.methods.closed_form import base as closed_form
 from hagmeta.methods.closed_form.base import OF_THE_ENCODER, ClosedForm
 from hagmeta.methods.transductive.base import WithUnlabelled
 from hagmeta.packs.pack import Pack
@@ -344,25 +343,6 @@ def test_propagated_features_are_hops_among_what_is_visible(tiny_graph: Dataset,
         assert not features[~visible].any() and features[visible].any(1).all()
 
 
-@pytest.mark.parametrize(
-    ("method", "features"), kinds_with(FEATURES, kinds=ON_ALL_FEATURES, fully=(), methods=CLOSED)
-)
-def test_any_head_on_any_features_is_the_same_in_any_pack(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str, features: str
-) -> None:
-    # So that seeds need more or fewer of them:
-    for module, name in ((statistics, "CHUNK"), (closed_form, "CHUNK"), (statistics, "ROWS")):
-        monkeypatch.setattr(module, name, 8)
-    config = tiny(method=method, features=features)
-
-    def of_seed(seeds: list[int]) -> Any:
-        records = records_of(config, seeds, tiny_graph)
-        return next(record["matrix"] for record in records if record["seed"] == SEED)
-
-    alone = of_seed([SEED])
-    assert alone == of_seed([7, SEED, 1]) == of_seed([0, SEED])
-
-
 def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHUNK", "ROWS"):
         monkeypatch.setattr(statistics, name, 4)
@@ -380,18 +360,6 @@ def test_nodes_that_count_nothing_change_no_bit(monkeypatch: pytest.MonkeyPatch)
     assert torch.equal(short.covariances(means), long.covariances(means))
     torch.testing.assert_close(means, (share.unsqueeze(-1) * numbers[nodes]).sum(1))
     torch.testing.assert_close(short.scatter(means), short.covariances(means).sum(0))
-
-
-def test_the_encoder_is_the_frozen_one(dataset: Dataset, small: Small) -> None:
-    packs = [
-        pretrain(prepare(small(**settings), [0, SEED], dataset, CPU))
-        for settings in (
-            {"method": "fecam", "features": "encoder"},
-            {"method": "frozen", "classifier": "cosine"},
-        )
-    ]
-    assert packs[0].parameters.keys() == packs[1].parameters.keys()
-    assert all(torch.equal(value, packs[1].parameters[name]) for name, value in packs[0].parameters.items())
 
 
 def test_without_an_encoder_nothing_is_pre_trained(

@@ -15,8 +15,6 @@ from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.layers.statistics import LabelledRows
 from hagmeta.methods import make_method
 from hagmeta.methods.base import Sizes
-from hagmeta.methods.closed_form.kernels import root_mean_square_distance
-from hagmeta.methods.closed_form.loranpac import truncated_solve
 
 Tiny = Callable[..., RunConfig]
 FEATURES, NODES = 8, 30
@@ -50,31 +48,6 @@ def test_random_fourier_features_approximate_the_kernel_as_well_as_those_of_scik
     assert errors[0] < 1.2 * errors[1] < 0.02
 
 
-def test_the_width_of_the_kernel_follows_the_scale_of_the_features(tiny: Tiny, rows: torch.Tensor) -> None:
-    first, second = rows[:4].numpy(), rows[4:6].numpy()
-    means = [
-        np.mean([np.sum((one - other) ** 2) for one in some for other in others])
-        for some in (first, second)
-        for others in (first, second)
-    ]
-    expected = np.sqrt(np.mean(means))
-    assert float(root_mean_square_distance(labelled(rows))) == pytest.approx(expected, rel=1e-5)
-    method = made(tiny(method="klda", features="propagated", hops=0, kernel_width=0.5))
-    (deviation,), (larger,) = method.fit(labelled(rows)), method.fit(labelled(10 * rows))
-    assert float(deviation) == pytest.approx(0.5 * expected, rel=1e-5)
-    assert float(larger) == pytest.approx(5 * expected, rel=1e-5)
-
-
-def test_centres_are_labelled_nodes_drawn_once_per_seed(tiny: Tiny, rows: torch.Tensor) -> None:
-    known = labelled(rows)
-    method = made(tiny(method="gkeal", features="propagated", hops=0, centres=3))
-    centres, weights, _ = method.fit(known)
-    assert weights.tolist() == [1, 1, 1]
-    drawn = [int(((rows - centre) ** 2).sum(-1).argmin()) for centre in centres]
-    assert len(set(drawn)) == 3 and set(drawn) <= set(range(6))
-    assert torch.equal(method.fit(known)[0], centres)
-
-
 def test_all_labelled_nodes_are_centres_if_there_are_few(tiny: Tiny, rows: torch.Tensor) -> None:
     method = made(tiny(method="gkeal", features="propagated", hops=0, centres=20))
     fitted = method.fit(labelled(rows))
@@ -84,18 +57,6 @@ def test_all_labelled_nodes_are_centres_if_there_are_few(tiny: Tiny, rows: torch
     # A node has the kernel 1 with itself.
     ones = torch.isclose(features[:, :6], torch.ones(()), atol=1e-5).nonzero()[:, 0]
     assert sorted(ones.tolist()) == list(range(6))
-
-
-def test_directions_of_least_variance_are_left_out() -> None:
-    rng = np.random.default_rng(0)
-    rows, right = rng.standard_normal((50, 12)) * np.logspace(0, -3, 12), rng.standard_normal((12, 3))
-    values = np.linalg.svd(rows, compute_uv=False)
-    for rank in (12, 9, 1):
-        between = np.sqrt(values[rank - 1] * values[rank]) / values[0] if rank < 12 else 0
-        expected = np.linalg.pinv(rows, rcond=between) @ np.linalg.pinv(rows, rcond=between).T @ right
-        gram = torch.from_numpy(rows.T @ rows)
-        found = truncated_solve(gram, torch.from_numpy(right), torch.tensor(float(rank)))
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(("truncation", "rank"), [(0.0, 6), (0.25, 4), (0.5, 3)])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +17,12 @@ from hagmeta.config.remarks import remarks
 from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.options import mode_of
 from hagmeta.engine.run import prepare, pretrain, train_and_evaluate
 from hagmeta.methods import METHODS, Sizes, make_method
 from hagmeta.methods.paper.hag_meta import HagMeta
-from hagmeta.packs.pack import Parameters
 from hagmeta.packs.randomness import keys
-from hagmeta.scenarios.evaluator import Evaluator
 from hagmeta.scenarios.scenario import TEST, TRAIN, Scenario
-from hagmeta.testing import records_of
+from hagmeta.testing import check_packs, check_plain, records_of
 
 CPU = torch.device("cpu")
 SEEDS = [0, 5]
@@ -33,7 +30,6 @@ Tiny = Callable[..., RunConfig]
 NLA = ("softmax", "share", "plain", "permuted", "degree", "oracle")
 TLA = ("learnt", "uniform", "stopped", "flipped", "sizes")
 VARIANTS = [{"nla_weights": form} for form in NLA[1:]] + [{"tla_weights": form} for form in TLA[1:]]
-QUICK = [VARIANTS[0], VARIANTS[5]]
 VARIANTS += [{"nla_rate": 0.05}, {"nla_decay": 0.0}, {"nla_rate": 0.0005, "nla_decay": 0.1}]
 
 
@@ -47,49 +43,13 @@ def records(config: RunConfig, dataset: Dataset) -> list[Record]:
     return records_of(config, SEEDS, dataset)
 
 
-class Lived(NamedTuple):
-    """A whole run: the parameters after it, and what it told of itself."""
-
-    parameters: Parameters
-    evaluators: list[Evaluator]
-
-
-def lived(config: RunConfig, dataset: Dataset, *, plain: bool = False) -> Lived:
-    context = prepare(config, SEEDS[:1] if plain else SEEDS, dataset, CPU, mode=mode_of(plain=plain))
-    pack = pretrain(context)
-    evaluators, _ = train_and_evaluate(context, pack)
-    return Lived(pack.snapshot(), evaluators)
-
-
-def same(one: Parameters, other: Parameters) -> bool:
-    shared = one.keys() & other.keys()
-    return bool(shared) and all(torch.equal(one[name], other[name]) for name in shared)
-
-
-@pytest.fixture(scope="module")
-def usual() -> dict[str, Parameters]:
-    """Filled by the first that needs it."""
-    return {}
-
-
 @pytest.mark.parametrize(
-    "changes",
-    [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in VARIANTS],
-    ids=str,
+    "changes", [VARIANTS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in VARIANTS[1:])], ids=str
 )
-def test_every_setting_makes_another_run_alike_in_packs_and_in_plain_mode(
-    tiny_graph: Dataset, tiny: Tiny, usual: dict[str, Parameters], changes: dict[str, Any]
-) -> None:
-    if not usual:
-        usual.update(default=lived(tiny(), tiny_graph).parameters)
-    config = tiny(**changes)
-    assert resolve(config).hash() != resolve(tiny()).hash()
-    packed, plain = (lived(config, tiny_graph, plain=plain) for plain in (False, True))
-    assert not same(usual["default"], packed.parameters)
-    one, other = packed.evaluators[0], plain.evaluators[0]
-    assert one.accuracy() == pytest.approx(other.accuracy(), abs=0.03)
-    for name, values in one.diagnostics().items():
-        assert len(values) == 3 and values[1:] == pytest.approx(other.diagnostics()[name][1:], abs=1e-3)
+def test_attention_in_packs_and_plain(changes: dict[str, Any]) -> None:
+    assert resolve(RunConfig.of(**changes)).hash() != resolve(RunConfig.of()).hash()
+    for check in (check_packs, check_plain):
+        check("hag-meta", **changes, k_shot=3)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +83,6 @@ def test_settings_of_an_attention_that_is_off_make_no_other_run(
     assert resolve(tiny(**changes, **plain)) == resolve(tiny(**plain))
 
 
-def test_the_forms_of_nla_that_learn_start_from_the_same_parameters(tiny: Tiny) -> None:
-    sizes = Sizes(features=30, base_classes=4, n_way=2, classes=14)
-    states = [make_method(tiny(nla_weights=form), sizes, 0).state_dict() for form in NLA[:4]]
-    assert all(same(states[0], state) for state in states[1:])
-
-
 # Rate and weight decay of NLA's own.
 
 
@@ -147,19 +101,6 @@ def test_nla_has_its_own_rate_and_decay_in_training_and_in_sessions(
     names = {id(value): name for name, value in pack.parameters.items()}
     assert {names[id(value)].partition(".")[0] for value in own["params"]} == {"node_attention"}
     assert {names[id(value)].partition(".")[0] for value in common["params"]} == {"encoder", "task_attention"}
-
-
-def test_a_rate_or_decay_alone_leaves_the_other_common(tiny_graph: Dataset, tiny: Tiny) -> None:
-    for changes, expected in (({"nla_rate": 0.05}, (0.05, 0.0005)), ({"nla_decay": 0.0}, (0.005, 0.0))):
-        context = prepare(tiny(**changes), [0], tiny_graph, CPU)
-        own = context.runtime._own_steps(0.005)
-        assert own == {"node_attention.": pytest.approx(expected)}
-    assert prepare(tiny(), [0], tiny_graph, CPU).runtime._own_steps(0.005) == {}
-
-
-def test_nla_at_the_common_rate_is_nla_as_it_was(tiny_graph: Dataset, tiny: Tiny) -> None:
-    named = tiny(nla_rate=0.005, nla_decay=0.0005)
-    assert same(lived(tiny(), tiny_graph).parameters, lived(named, tiny_graph).parameters)
 
 
 # What gradients TLA's weights pass on.
@@ -250,55 +191,7 @@ def test_a_configuration_with_oracle_weights_is_marked(tiny_graph: Dataset, tiny
         assert "oracle" not in " ".join(remarks(resolve(tiny(**changes)))), changes
 
 
-@torch.no_grad()
-def test_oracle_prototypes_are_nearer_to_the_true_means_than_any_others(
-    tiny_graph: Dataset, tiny: Tiny
-) -> None:
-    distances = {}
-    for form in NLA:
-        context = prepare(tiny(nla_weights=form, pretrain_epochs=5), SEEDS, tiny_graph, CPU)
-        pack = pretrain(context)
-        streams = [scenario.test for scenario in context.scenarios]
-        known = context.known.session(streams, 2)
-        shared = context.tasks.shared(known, streams[0].sizes(2))
-        task = context.tasks.session(streams, 2)
-        (prototypes,) = pack.run("class_statistics", (shared,), known.view, task)
-        every = torch.arange(401).expand(2, -1)
-        embedded = pack.run("embeddings", (shared,), known.view, every)
-        distances[form] = torch.stack(
-            [
-                (prototypes[seed, 4 + number] - embedded[seed, nodes].mean(0)).norm()
-                for seed, (scenario, stream) in enumerate(zip(context.scenarios, streams, strict=True))
-                for number, c in enumerate(np.concatenate(stream.arriving[1:]))
-                for nodes in [(scenario.labels == c) & (scenario.split.role == TRAIN)]
-            ]
-        )
-    for form in NLA[:-1]:
-        assert (distances["oracle"] <= distances[form] + 1e-4).all(), form
-    assert distances["oracle"].mean() < 0.9 * distances["softmax"].mean()
-
-
 # What is kept of a session.
-
-
-@pytest.mark.slow
-def test_records_keep_entropy_and_base_share_where_they_are_defined(tiny_graph: Dataset, tiny: Tiny) -> None:
-    for record in records(tiny(), tiny_graph):
-        entropy, share, equal = (
-            record[name] for name in ("nla_entropy", "tla_base_share", "tla_equal_share")
-        )
-        assert entropy[0] is None and all(0.9 < value <= 1 + 1e-6 for value in entropy[1:])
-        assert equal == pytest.approx([1 / 2, 1 / 3, 1 / 4], abs=1e-4) and all(
-            0 < value < 1 for value in share
-        )
-    for record in records(tiny(tla_weights="uniform", nla=False), tiny_graph):
-        assert "nla_entropy" not in record
-        assert record["tla_base_share"] == pytest.approx(record["tla_equal_share"])
-    for record in records(tiny(method="gpn"), tiny_graph):
-        assert "tla_base_share" not in record and len(record["nla_entropy"]) == 3
-    for method in ("proto-gcn", "cec"):
-        (record, _) = records(tiny(method=method), tiny_graph)
-        assert not {"nla_entropy", "tla_base_share", "tla_equal_share"} & record.keys(), method
 
 
 def test_under_released_they_are_of_the_sessions_after_the_first(tiny_graph: Dataset, tiny: Tiny) -> None:
@@ -306,11 +199,6 @@ def test_under_released_they_are_of_the_sessions_after_the_first(tiny_graph: Dat
         assert record["nla_entropy"][0] is record["tla_base_share"][0] is None
         assert all(0 < value <= 1 + 1e-6 for value in record["nla_entropy"][1:])
         assert record["tla_equal_share"][1:] == pytest.approx([1 / 4, 1 / 5])  # with second prototypes
-
-
-def test_with_one_support_there_is_no_entropy(tiny_graph: Dataset, tiny: Tiny) -> None:
-    for record in records(tiny(k_shot=1), tiny_graph):
-        assert record["nla_entropy"] == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from torch import Tensor
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
-from hagmeta.engine.options import mode_of
 from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.training.meta_training import meta_train
 from hagmeta.methods import MetaTraining, Method, Sizes, make_method
@@ -20,10 +19,10 @@ from hagmeta.methods.paper.hag_meta import binary_loss, categorical_loss
 from hagmeta.packs.pack import Pack
 from hagmeta.packs.randomness import keys
 from hagmeta.scenarios.scenario import TRAIN
-from hagmeta.testing import records_of
+from hagmeta.testing import check_packs, check_plain
 
 CPU = torch.device("cpu")
-Small = Tiny = Callable[..., RunConfig]
+Small = Callable[..., RunConfig]
 SEEDS = [0, 5]
 TOGGLES = [dict(zip(("gpil", "nla", "tla"), on, strict=True)) for on in product([False, True], repeat=3)]
 SIZES = Sizes(features=30, base_classes=4, n_way=2, classes=14)
@@ -77,21 +76,9 @@ def test_supervised_instead_of_gpil_teaches_the_encoder_and_tla_and_leaves_nla_a
 HELD_OUT: dict[str, Any] = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2}
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [pytest.param({"rehearsal": "none", **HELD_OUT}, marks=pytest.mark.slow), {"protocol": "released"}],
-)
-def test_supervised_instead_of_gpil_runs_alone_in_a_pack_and_plain(
-    tiny_graph: Dataset, tiny: Tiny, settings: dict[str, Any]
-) -> None:
-    config = tiny(gpil=False, instead_of_gpil="supervised", pretrain_on="known", **settings)
-    (alone,), (_, packed), (plain,) = (
-        records_of(config, seeds, tiny_graph, mode=mode_of(plain=plain))
-        for seeds, plain in (([5], False), ([0, 5], False), ([5], True))
-    )
-    assert alone["matrix"] == packed["matrix"] and alone["validation"] == packed["validation"]
-    assert plain["accuracy"] == pytest.approx(alone["accuracy"], abs=0.01)
-    assert alone["config"]["instead_of_gpil"] == "supervised"
+def test_supervised_in_packs_and_plain() -> None:
+    for check in (check_packs, check_plain):
+        check("hag-meta", gpil=False, instead_of_gpil="supervised", pretrain_on="known", protocol="released")
 
 
 def packed(context: Context) -> tuple[Pack, list[Method]]:

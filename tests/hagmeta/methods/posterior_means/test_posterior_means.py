@@ -175,17 +175,6 @@ def test_the_limit_changes_predictions_but_not_what_teaches_if_nodes_of_classes_
     assert torch.equal(shares, others) != in_targets
 
 
-def test_kept_labels_count_less_because_class_means_drift() -> None:
-    means, sums = torch.ones(2, 3), torch.full((1, 3), 8.0)
-    counts, shots = torch.tensor([5.0, 100.0]), torch.tensor([4.0])
-    kept = Evidence(means, counts, torch.eye(3), torch.zeros(1), sums, shots, sums[:0])
-    aged = kept.aged(torch.full((len(counts) + len(shots),), 0.25))
-    # The mean of n labels has the variance 1/n, and 1/n + 0.25 after the drift.
-    torch.testing.assert_close(1 / aged.counts, 1 / counts + 0.25)
-    torch.testing.assert_close(1 / aged.shots, 1 / shots + 0.25)
-    torch.testing.assert_close(aged.sums / aged.shots.unsqueeze(-1), sums / 4)  # the means stay
-
-
 def kept_and_exemplars() -> tuple[Evidence, Task]:
     """Of two known classes with 5 and 100 labels and one other with 4; 2, 4 and 4 of them are exemplars."""
     counts, shots = torch.tensor([5.0, 100.0]), torch.tensor([4.0])
@@ -230,16 +219,6 @@ def test_exemplars_are_the_labels_that_rehearsal_allows(tiny_graph: Dataset, tin
             expected = [*allowed.known, *np.concatenate(allowed.support)]
             for nodes, these in zip(stream.exemplars, expected, strict=True):
                 assert nodes[nodes >= 0].tolist() == these.tolist()
-
-
-@pytest.mark.slow
-def test_exemplars_change_answers_unless_nodes_move_at_random(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    none, few = (tiny(method="posterior-means", rehearsal=r) for r in ("none", "1"))
-    assert answers(few, tiny_graph) != answers(none, tiny_graph)
-    monkeypatch.setattr(evidence, "NODE_DRIFT", 1e12)
-    assert answers(few, tiny_graph) == answers(none, tiny_graph)
 
 
 @pytest.mark.slow
@@ -402,15 +381,6 @@ def test_the_encoder_learns_in_sessions_where_enough_labels_can_be_read_again(
     changed = {name for name, value in pack.snapshot().items() if not torch.equal(value, before[name])}
     learnt = {name for name in before if name.startswith("encoder.")} if moves else set()
     assert changed == learnt | {"share"}  # which is chosen at session 0
-
-
-@pytest.mark.parametrize(
-    "features", [{"features": "propagated"}, {"features": "encoder", "random_features": 0}], ids=str
-)
-def test_any_features_will_do(tiny_graph: Dataset, tiny: Tiny, features: dict[str, Any]) -> None:
-    config = tiny(method="posterior-means", finetune_steps=0, **features)
-    (record,) = records_of(config, [0], tiny_graph)
-    assert record["macro_accuracy"][-1] > 0.2  # of eight classes
 
 
 def test_halfway_through_a_session_the_encoder_is_taught_anew(

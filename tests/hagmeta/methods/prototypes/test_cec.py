@@ -61,20 +61,6 @@ def passes(context: Context, monkeypatch: pytest.MonkeyPatch) -> int:
     return count
 
 
-@pytest.mark.parametrize("encoder", ["gcn", pytest.param("gat", marks=pytest.mark.slow)])
-def test_meta_training_passes_over_the_graph_once_for_each_setting(
-    dataset: Dataset, small: Small, encoder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def count(**changes: Any) -> int:
-        config = small(method="cec", encoder=encoder, pretrain_epochs=2, **changes)
-        return passes(prepare(config, [0, 5], dataset, CPU), monkeypatch)
-
-    assert count() == 2  # training, and validation
-    assert count(val_classes=2) == 3  # whose stream has another view after each session
-    assert count(protocol="released") == 3  # training, and two sessions after it
-    assert count(protocol="released", gpil=False) == 3
-
-
 @pytest.mark.parametrize(
     ("encoder", "changes"),
     [
@@ -110,13 +96,6 @@ def test_attention_is_the_printed_formula() -> None:
         weights = scores.softmax(0)
         expected.append(vectors[i] + sum(weights[j] * attention.value(vectors[j]) for j in range(3)))
     torch.testing.assert_close(attention(vectors, None), torch.stack(expected))
-
-
-def test_a_class_moves_with_the_others_that_are_there() -> None:
-    # That is what the attention is for: adding classes adapts the vectors of those before them.
-    torch.manual_seed(0)
-    attention, vectors = ClassifierAttention(4, 0.0), torch.randn(5, 4)
-    assert not torch.allclose(attention(vectors, None)[:3], attention(vectors[:3], None))
 
 
 @torch.no_grad()

@@ -51,13 +51,6 @@ def test_clusters_are_those_of_scikit_learn() -> None:
     assert min(sizes) == 1 and len(sizes) > 10  # one cluster, many, and nodes outside all
 
 
-def test_a_chain_is_one_cluster() -> None:
-    angle = torch.arange(64) * 0.09  # neighbours only reach the next nodes
-    rows = torch.stack([angle.cos(), angle.sin()], dim=-1)
-    assert (dbscan(rows, torch.ones(64), 0.005, 2) == 0).all()
-    assert len(set(dbscan(rows, torch.ones(64), 0.003, 2).tolist())) == 64
-
-
 def test_padding_and_repetition_change_nothing() -> None:
     rows = torch.from_numpy(blobs(1, nodes=20))
     alone = class_vectors(rows, torch.ones(20).double(), 0.1, 3)

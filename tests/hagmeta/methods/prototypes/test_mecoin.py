@@ -122,10 +122,3 @@ def test_without_interaction_values_keep_their_start(dataset: Dataset, small: Sm
     own = values.diagonal().permute(2, 0, 1)  # (class, pack, codebook)
     assert set(own.unique().tolist()) <= {0.0, 2.0}  # 0 for classes that never arrive
     assert (own == 2.0).sum() == (values != 0).sum() > 0
-
-
-def test_values_learn_in_training_and_in_sessions(dataset: Dataset, small: Small) -> None:
-    states = played(dataset, small(method="mecoin", codebooks=5))
-    trained, first, last = (states[position]["values"] for position in (1, 2, -1))
-    assert not torch.equal(trained, torch.zeros_like(trained))
-    assert torch.equal(trained, first) and not torch.equal(first, last)

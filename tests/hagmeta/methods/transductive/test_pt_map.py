@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from hagmeta.config.run_config import RunConfig, resolve
 from hagmeta.methods.transductive.pt_map import class_factors
 
 
@@ -30,14 +29,6 @@ def test_free_nodes_are_shared_equally() -> None:
     np.testing.assert_allclose(often.sum(0), [10, 10, 10, 10], rtol=1e-4)
 
 
-def test_two_nodes_by_hand() -> None:
-    # The first node prefers class 0 by a factor of 4. The second has no preference.
-    near = torch.tensor([[4.0, 1.0], [1.0, 1.0]]).log()
-    shares = transported(near, torch.ones(2, 1), 20)
-    # Rows and columns sum to 1, and the cross ratio stays 4: p^2 / (1 - p)^2 = 4.
-    np.testing.assert_allclose(shares, [[2 / 3, 1 / 3], [1 / 3, 2 / 3]], rtol=1e-4)
-
-
 def test_large_factors_give_the_optimal_assignment() -> None:
     costs = np.random.default_rng(1).random((12, 3)) * 4
     shares = transported(torch.from_numpy(-30 * costs).float(), torch.ones(12, 1), 200)
@@ -50,8 +41,3 @@ def test_extreme_distances_stay_finite() -> None:
     shares = transported(near, torch.tensor([[1.0], [1.0], [0.0]]), 5)
     assert shares.isfinite().all()
     assert transported(near, torch.zeros(3, 1), 1).isfinite().all()
-
-
-def test_defaults_are_those_of_the_public_code() -> None:
-    config = resolve(RunConfig.of(method="pt-map"))
-    assert (config.tukey, config.transport, config.mean_share) == (0.5, 10, 0.2)

@@ -15,9 +15,10 @@ from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.context import Context
 from hagmeta.engine.known.memory import Memory
-from hagmeta.engine.run import prepare
+from hagmeta.engine.run import prepare, pretrain
 from hagmeta.engine.sessions import evaluate_streams
-from hagmeta.testing import Answers, trained
+from hagmeta.engine.training.meta_training import meta_train
+from hagmeta.testing import Answers
 from tests.hagmeta.conftest import watched
 
 SEEDS = [0, 5]
@@ -28,7 +29,8 @@ class Life:
 
     def __init__(self, config: RunConfig, dataset: Dataset) -> None:
         self.context = prepare(config, SEEDS, dataset, torch.device("cpu"))
-        self.pack = trained(self.context)
+        self.pack = pretrain(self.context)
+        self.trained = meta_train(self.context, self.pack)
         self.start = self.pack.snapshot()
 
     def sessions(self, context: Context, after: Callable[[int], object] = lambda session: None) -> Answers:
@@ -39,7 +41,7 @@ class Life:
 
         self.pack.restore(self.start)
         streams = [scenario.test for scenario in context.scenarios]
-        evaluators = evaluate_streams(watched(context, progress), self.pack, streams, "test")
+        evaluators = evaluate_streams(watched(context, progress), self.pack, streams, "test", self.trained)
         return [evaluator.answers for evaluator in evaluators]
 
 

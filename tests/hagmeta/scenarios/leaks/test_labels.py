@@ -27,7 +27,7 @@ from hagmeta.methods import METHODS, SessionLearning
 from hagmeta.packs.pack import Pack, Parameters
 from hagmeta.scenarios.scenario import TEST, TRAIN, Scenario, Stream
 from hagmeta.scenarios.strict import Strict
-from hagmeta.testing import Answers, records_of, same_answers, same_parameters, trained
+from hagmeta.testing import Answers, check_packs, same_answers, same_parameters, trained
 from tests.hagmeta.kinds import KINDS, one_of_each_kind
 from tests.hagmeta.scenarios.leaks.replayed import (
     SEEDS,
@@ -94,16 +94,6 @@ def test_pretraining_on_known_classes_ignores_held_out_and_novel_test_classes_an
         classes = context.protocol.pretrain_classes(scenario)
         assert set(classes) == set(scenario.split.base) | set(scenario.meta_classes)
     assert same_encoders(context, with_garbage_at(context, forbidden))
-
-
-def test_released_decides_what_pretraining_learns_from() -> None:
-    for method in METHODS:
-        plain = RunConfig.of(method=method, protocol="released")
-        config = RunConfig.of(method=method, protocol="released", pretrain_on="base")
-        assert not config.applies("pretrain_on") and "pretrain_on" not in config.canonical()
-        assert resolve(config) == resolve(plain) and resolve(config).hash() == resolve(plain).hash()
-        known, base = (RunConfig.of(method=method, pretrain_on=which) for which in ("known", "base"))
-        assert (known.hash() != base.hash()) == (not known.why_not("pretrain_on"))
 
 
 # Supervised training instead of GPIL.
@@ -271,14 +261,6 @@ def test_supports_of_unequal_numbers_are_repeated_without_a_change_of_means() ->
     )
 
 
-def test_more_than_there_is_is_all_where_nothing_is_learnt(dataset: Dataset, small: Small) -> None:
-    everything, many = (
-        records_of(small(method="frozen", rehearsal=r, **QUICK), [0], dataset)[0]["accuracy"]
-        for r in ("all", 1000)
-    )
-    assert everything == pytest.approx(many, abs=0.005)  # sums in another order
-
-
 @pytest.mark.parametrize("method", ["hag-meta", "icarl"])
 def test_prototypes_are_kept_as_they_were_when_their_session_ended(
     dataset: Dataset, small: Small, monkeypatch: pytest.MonkeyPatch, method: str
@@ -310,20 +292,9 @@ def test_prototypes_are_kept_as_they_were_when_their_session_ended(
         *(pytest.param(method, "none", marks=pytest.mark.slow) for method in ("hag-meta", "fecam")),
     ],
 )
-def test_a_run_with_fewer_labels_is_the_same_alone_again_and_in_a_pack(
-    narrow: Dataset, small: Small, method: str, rehearsal: str
-) -> None:
-    config = small(method=method, rehearsal=rehearsal, pretrain_on="known", val_classes=2, **QUICK)
-
-    def of_seed_3(seeds: list[int]) -> dict[str, Any]:
-        records = records_of(config, seeds, narrow)
-        (record,) = (record for record in records if record["seed"] == 3)
-        return {key: record[key] for key in ("matrix", "validation", "config_hash", "config")}
-
-    alone = of_seed_3([3])
-    assert of_seed_3([7, 3]) == alone
-    assert method != "hag-meta" or of_seed_3([3]) == alone
-    assert alone["config"]["rehearsal"] == rehearsal
+def test_fewer_labels_in_packs(method: str, rehearsal: str) -> None:
+    task = {"n_way": 1, "classes": (2, 3, 4), "val_classes": 2, "pretrain_on": "known"}
+    check_packs(method, rehearsal=rehearsal, **task)
 
 
 @pytest.mark.parametrize("rehearsal", ["1", "none"])

@@ -113,12 +113,6 @@ def test_more_wrong_labels_than_a_class_bears_are_refused(
         resolve(tiny(**changes))
 
 
-def test_under_released_nothing_is_mislabelled(tiny: Tiny) -> None:
-    config = tiny(protocol="released", mislabelled=1)
-    assert not config.applies("mislabelled")
-    assert resolve(config) == resolve(tiny(protocol="released"))
-
-
 def same(one: tuple[Pack, Answers], other: tuple[Pack, Answers]) -> bool:
     return same_parameters(one[0], other[0]) and same_answers(one[1], other[1])
 
@@ -144,11 +138,3 @@ def test_every_method_learns_wrong_labels_as_given_and_never_the_true_ones(
     assert same(run, run_context(without_the_truth(context)))
     # Wrong labels are learnt: without them the run is another.
     assert not same(run, run_context(prepare(tiny(method=method, k_shot=3), [0], tiny_graph, CPU)))
-
-
-def test_an_oracle_knows_the_true_labels_all_the_same(tiny_graph: Dataset, tiny: Tiny) -> None:
-    runs = [
-        run_context(prepare(tiny(method="joint", k_shot=3, mislabelled=m), [0], tiny_graph, CPU))
-        for m in (0, 1)
-    ]
-    assert same(*runs)

@@ -80,14 +80,6 @@ def test_labels_that_nobody_may_know_change_no_answer(
         assert not same_answers(life.sessions(life.context), life.sessions(other))
 
 
-def test_class_shares_alone_do_not_either(tiny_graph: Dataset, tiny: Tiny) -> None:
-    life = Life(tiny(method="proto-gcn", prior="estimated"), tiny_graph)
-    off = Life(tiny(method="proto-gcn"), tiny_graph)
-    answers = life.sessions(life.context)
-    assert same_answers(answers, life.sessions(with_other_labels(life.context, "permuted")))
-    assert not same_answers(answers, off.sessions(off.context))
-
-
 # Labels that may not be read again.
 
 
@@ -202,29 +194,3 @@ def test_of_what_is_replayed_the_memory_is_held(
             assert set(held) <= set(readable_in(scenario.test, scenario, "all", session))
             counts = np.bincount(list(held.values()), minlength=4 + 2 * session)
             assert counts.tolist() == [base] * 4 + [later] * 2 * session
-
-
-@pytest.mark.parametrize("method", REPLAYING)
-def test_without_a_memory_a_session_s_own_labels_are_held(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    life = Life(tiny(method=method, rehearsal="none", smoothing=0.5), tiny_graph)
-    for session, by_seed in enumerate(held_nodes(life, monkeypatch)):
-        for scenario, held in zip(life.context.scenarios, by_seed, strict=True):
-            assert set(held) == set(readable_in(scenario.test, scenario, "none", session))
-
-
-def test_an_oracle_holds_all_train_labels_of_the_classes_met(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    life = Life(tiny(method="joint", smoothing=0.5), tiny_graph)
-    for session, by_seed in enumerate(held_nodes(life, monkeypatch)):
-        for scenario, held in zip(life.context.scenarios, by_seed, strict=True):
-            assert set(held) == set(scenario.train_nodes_met(scenario.test, session))
-
-
-def test_an_oracle_of_nla_s_weights_holds_what_others_do(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    oracle, other = (Life(tiny(smoothing=0.5, nla_weights=w), tiny_graph) for w in ("oracle", "softmax"))
-    assert held_nodes(oracle, monkeypatch) == held_nodes(other, monkeypatch)

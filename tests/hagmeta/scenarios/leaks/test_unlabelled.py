@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +11,13 @@ import scipy.sparse
 import torch
 
 from hagmeta.config.run_config import RunConfig, resolve
-from hagmeta.datasets import UNLABELLED, Dataset, load
-from hagmeta.datasets.formats import npz
+from hagmeta.datasets import UNLABELLED, Dataset
 from hagmeta.engine.run import prepare
 from hagmeta.scenarios import make_protocol
 from hagmeta.scenarios.episodes import BatchSampler, EpisodeSampler, TaskSampler
 from hagmeta.scenarios.scenario import CONTEXT, NEVER, TRAIN, VAL, Scenario
 from hagmeta.scenarios.streams import make_scenario
-from hagmeta.testing import records_of, run_context, same_answers, same_parameters
+from hagmeta.testing import run_context, same_answers, same_parameters
 
 CPU = torch.device("cpu")
 PROTOCOLS = ("strict", "released")
@@ -118,28 +116,3 @@ def test_what_stands_in_place_of_their_labels_changes_nothing(
     others = replace(context, scenarios=[with_other_labels(each) for each in context.scenarios])
     (pack, answers), (other_pack, other_answers) = run_context(context), run_context(others)
     assert same_parameters(pack, other_pack) and same_answers(answers, other_answers)
-
-
-@pytest.mark.parametrize(
-    ("method", "protocol"),
-    [
-        ("hag-meta", "strict"),
-        ("sgc-lda", "strict"),
-        pytest.param("hag-meta", "released", marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_with_them_answers_for_labelled_nodes_and_sees_them(
-    partly: Dataset, tiny: Tiny, tmp_path: Path, method: str, protocol: str
-) -> None:
-    name = f"npz:{tmp_path / 'partly.npz'}"
-    npz.save(tmp_path / "partly.npz", partly)
-    config = tiny(**CLASSES, dataset=name, method=method, protocol=protocol, episodes=2)
-    (record,) = records_of(config, [0], load(name, tmp_path))
-    assert len(record["accuracy"]) == 3 and all(0 <= value <= 1 for value in record["accuracy"])
-    # They are context: with other features there, the answers are others.
-    features = partly.features.toarray()
-    features[without_label(partly)] = np.random.default_rng(0).random((41, partly.num_features))
-    noisy = replace(partly, features=scipy.sparse.csr_matrix(features))
-    contexts = [prepare(config, [0], graph, CPU) for graph in (partly, noisy)]
-    (_, answers), (_, others) = map(run_context, contexts)
-    assert not same_answers(answers, others)

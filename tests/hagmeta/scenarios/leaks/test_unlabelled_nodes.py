@@ -186,11 +186,3 @@ def test_records_of_inductive_runs_are_not_marked_as_transductive(tiny_graph: Da
         assert bool(record["traits"]["transductive"]) == transductive
         assert bool(marks(record["config"], record["traits"]["transductive"])) == transductive
         assert any("transductive" in note for note in remarks(resolve(own))) == transductive
-
-
-def test_runs_from_before_the_setting_keep_their_hashes(tiny: Tiny) -> None:
-    config = resolve(tiny())
-    assert "unlabelled_nodes" in config.unhashed()
-    assert config.hash() != replace(config, unlabelled_nodes="training").hash()
-    released = tiny(protocol="released", unlabelled_nodes="training")
-    assert released.hash() == tiny(protocol="released").hash()

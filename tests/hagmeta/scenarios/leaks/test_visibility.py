@@ -85,19 +85,6 @@ def test_visibility_changes_no_draw(tiny_graph: Dataset, tiny: Tiny, protocol: s
 # Labels that may not be known.
 
 
-def with_labels(context: Context, hidden: Callable[[Scenario], np.ndarray], *, garbage: bool) -> Context:
-    """The same scenarios, with other labels at some nodes (nodes,): of any class, or permuted among them."""
-    rng, scenarios = np.random.default_rng(0), []
-    for scenario in context.scenarios:
-        nodes, labels = np.flatnonzero(hidden(scenario)), scenario.labels.copy()
-        labels[nodes] = (
-            rng.choice(scenario.test.met(2), len(nodes)) if garbage else rng.permutation(labels[nodes])
-        )
-        assert (labels != scenario.labels).sum() > 20
-        scenarios.append(replace(scenario, labels=labels))
-    return replace(context, scenarios=scenarios)
-
-
 @pytest.mark.parametrize("method", one_of_each_kind())
 def test_strict_ignores_forbidden_labels_though_their_nodes_are_there(
     tiny_graph: Dataset, tiny: Tiny, method: str
@@ -109,44 +96,9 @@ def test_strict_ignores_forbidden_labels_though_their_nodes_are_there(
     assert same_parameters(pack, other_pack) and same_answers(answers, others)
 
 
-def before_session_2(answers: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
-    return [seed[:2] for seed in answers]
-
-
 def later(scenario: Scenario) -> np.ndarray:
     """The nodes of the classes that come after session 1."""
     return (scenario.test.labelled_from > 1) & (scenario.test.labelled_from < NEVER)
-
-
-def test_an_oracle_knows_no_class_before_it_is_met(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = prepare(tiny(method="joint", visibility="whole"), [0], tiny_graph, CPU)
-    other = with_labels(context, later, garbage=True)
-    answers, others = run_context(context)[1], run_context(other)[1]
-    assert same_answers(before_session_2(answers), before_session_2(others)) and not same_answers(
-        answers, others
-    )
-    monkeypatch.setattr(Stream, "labelled_by", lambda self, session: self.arrival < NEVER)
-    assert not same_answers(*(before_session_2(run_context(each)[1]) for each in (context, other)))
-
-
-def test_nor_does_released_which_knows_the_rest(
-    tiny_graph: Dataset, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # It reads the labels of all nodes of a class met: permuted among classes to come, they are not yet read.
-    context = prepare(tiny(protocol="released", visibility="whole"), [0], tiny_graph, CPU)
-    other = with_labels(context, later, garbage=False)
-    assert same_parameters(trained(context), trained(other))
-    answers, others = run_context(context)[1], run_context(other)[1]
-    assert same_answers(before_session_2(answers), before_session_2(others)) and not same_answers(
-        answers, others
-    )
-    monkeypatch.setattr(Stream, "labelled_by", lambda self, session: self.arrival < NEVER)
-    monkeypatch.setattr(
-        type(context.protocol), "pretrain_classes", lambda self, scenario: scenario.test.met(2)
-    )
-    assert not same_parameters(trained(context), trained(other))
 
 
 # Features and edges.

@@ -78,20 +78,3 @@ def test_sessions_ignore_words_of_classes_still_to_come(tiny_graph: Dataset, tin
         (evaluator,), _ = train_and_evaluate(each, pretrain(each))
         answers.append(evaluator.answers)
     assert [np.array_equal(*pair) for pair in zip(*answers, strict=True)] == [True, True, False]
-
-
-def test_inputs_stay_the_same_from_training_to_the_last_session(tiny_graph: Dataset, tiny: Tiny) -> None:
-    config = tiny(inputs="svd", val_classes=2, n_way=1, classes=(2, 3, 4))
-    context = prepare(config, [0, 1], tiny_graph, CPU)
-    streams = [scenario.test for scenario in context.scenarios]
-    views = [
-        context.known.training().view,
-        *(context.known.session(streams, session).view for session in (0, 1, 2)),
-    ]
-    assert all(view.inputs is context.known.views.inputs for view in views)
-    second = context.known.views.view(
-        context.scenarios[1:], [context.known.views.seen_first(context.scenarios[1])]
-    )
-    assert all(
-        torch.equal(a[0], b[1]) for a, b in zip(second.inputs, context.known.views.inputs, strict=True)
-    )
