@@ -27,7 +27,7 @@ def _card(name: str) -> str:
         "edges": card.edges,
         "features": card.features,
         "default split": f"{base} base, {train} novel-train and {test} novel-test classes; {info.n_way}-way "
-        f"{info.k_shot}-shot. The largest are base. A seed draws the others, their order, labels and tests.",
+        f"{info.k_shot}-shot. The largest are base. A seed draws the others, their order and the labels.",
         "counts": _counts(graph),
         "measured": " ".join(card.findings),
         "biases": " ".join(card.biases),
@@ -62,8 +62,8 @@ def _counts(graph: Dataset) -> str:
         f"{graph.num_nodes:,} nodes, {len(graph.edges):,} edges, {graph.num_features:,} features, "
         f"{graph.num_classes} classes of {least:,} to {most:,} nodes. "
         f"{np.mean(ends[:, 0] == ends[:, 1]):.0%} of the edges are within a class, "
-        f"{np.sum(shares**2):.0%} by chance. {degrees.mean():.1f} neighbours per node; {np.sum(degrees == 0):,} nodes have none. "
-        f"{empty:,} nodes have no feature."
+        f"{np.sum(shares**2):.0%} by chance. A node has {degrees.mean():.1f} neighbours on average. "
+        f"{np.sum(degrees == 0):,} nodes have none, and {empty:,} have no feature."
     ).replace("%", " %")
 
 
