@@ -29,6 +29,7 @@ fixed: {{method: frozen, classes: [2, 2, 5], n_way: 2, k_shot: 2, pretrain_epoch
 seeds: 1
 """
 Run = Callable[..., str]
+Start = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -71,21 +72,31 @@ def pip(*arguments: str) -> None:
 
 
 @pytest.fixture
-def run(programs: Path, tmp_path: Path) -> Run:
-    """Run an installed command in a folder that is not the checkout; returns what it prints."""
+def start(programs: Path, tmp_path: Path) -> Start:
+    """Run an installed command in a folder that is not the checkout."""
     environment = os.environ | {"HAGMETA_HOME": str(tmp_path / "home"), "COLUMNS": "120"}
     environment.pop("PYTHONPATH", None)  # it would find the checkout
 
-    def run(command: str, *arguments: str) -> str:
-        done = subprocess.run(
+    def start(command: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [str(programs / command), *arguments],
             cwd=tmp_path,
-            env=environment,
+            env=environment | variables,
             capture_output=True,
             text=True,
             timeout=HANG,
             check=False,
         )
+
+    return start
+
+
+@pytest.fixture
+def run(start: Start) -> Run:
+    """Run an installed command that has to succeed; returns what it prints."""
+
+    def run(command: str, *arguments: str) -> str:
+        done = start(command, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -106,6 +117,34 @@ def test_embedded_data_and_search_spaces_are_found(run: Run, tmp_path: Path) -> 
     run("hagmeta", *short, "--json", "records.json")
     assert '"dataset": "debian"' in (tmp_path / "records.json").read_text()
     assert "16 to go" in run("hagmeta-study", "--space", "smoke", "--dry-run")
+
+
+@pytest.mark.slow
+def test_plain_folders_of_our_names_do_no_harm(run: Run, tmp_path: Path) -> None:
+    for name in FOLDERS[1:3]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plots.py").write_text("raise ImportError('a script of the user')\n")
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    assert "1/1 runs" in run("hagmeta-study", "--space", "tiny.yaml", "--no-report")
+    assert "1/1 runs" in run("python", "-m", "study.launch", "--space", "tiny.yaml", "--results", "again")
+    assert (tmp_path / "again" / "tiny" / "report" / "index.html").exists()
+
+
+def test_a_package_that_hides_ours_is_named(start: Start, tmp_path: Path) -> None:
+    for name in FOLDERS[1:3]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    hidden = (
+        f"{tmp_path / 'study'} hides the package `study` of hagmeta. Rename it, or run from another folder"
+    )
+    for command in ("hagmeta-study", "hagmeta-report"):
+        done = start(command, "--help", PYTHONPATH=".")
+        assert done.returncode == 2 and done.stdout == ""
+        assert done.stderr.startswith(f"error: {hidden}") and done.stderr.count("\n") == 1
+    done = start("python", "-c", "import hagmeta; hagmeta.study")  # the folder of a script comes first
+    assert done.stderr.splitlines()[-1].startswith(f"hagmeta.common.errors.UserError: {hidden}")
+    for command in ("hagmeta", "hagmeta-study", "hagmeta-report"):
+        assert start(command, "--help").returncode == 0  # nothing is hidden from an installed program
 
 
 @pytest.mark.slow
