@@ -59,6 +59,14 @@ def test_damaged_files_are_left_out_and_named(write: Write, damage: str) -> None
     assert len(results.damaged) == 1 and str(path) in results.damaged[0]
 
 
+def test_a_record_of_a_newer_format_is_refused(write: Write) -> None:
+    folder = write({0: CURVE, 1: CURVE})
+    path = next((folder / "runs").glob("*/1.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
+    with pytest.raises(UserError, match="its format 2 is newer than 1, which this version reads; update"):
+        read([folder])
+
+
 def test_a_record_without_what_a_report_needs_is_one_clear_line(write: Write) -> None:
     folder = write({0: CURVE})
     (path,) = folder.glob("runs/*/*.json")
