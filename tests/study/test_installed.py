@@ -120,6 +120,16 @@ def test_embedded_data_and_search_spaces_are_found(run: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_workers_under_uv_run_use_the_environment_of_the_launch(
+    run: Run, programs: Path, tmp_path: Path
+) -> None:
+    # Ray looks for a parent process `uv run`. Without our setting it starts workers by that program.
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    (tmp_path / "run").write_text(f"{programs}/hagmeta-study --space tiny.yaml --no-report\nexit $?\n")
+    assert "1/1 runs" in run("/bin/bash", "-c", "exec -a uv /bin/bash run")
+
+
+@pytest.mark.slow
 def test_plain_folders_of_our_names_do_no_harm(run: Run, tmp_path: Path) -> None:
     for name in FOLDERS[1:3]:
         (tmp_path / name).mkdir()
