@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ def name(request: pytest.FixtureRequest) -> str:
 def test_file_is_what_the_tool_writes(name: str) -> None:
     written = json.loads((DATA / f"{name}{SUFFIX}").read_text())
     assert written == croissant(name), "run python -m tools.datasets.croissant"
+
+
+def test_the_package_names_the_licences_of_all_graphs() -> None:
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
+    own = {each for module in EMBEDDED.values() for each in module.CARD.licence.split(" AND ")}
+    assert {each for each in own if " " not in each} | {"MIT"} == {*project["license"].split(" AND ")}
 
 
 def test_mlcroissant_accepts_the_file_and_reads_the_classes(name: str) -> None:
