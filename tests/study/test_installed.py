@@ -39,7 +39,8 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it from a copy: a build leaves files in its source."""
+    """Build it from an archive of sources, as `make dist` does."""
+    # A build leaves files in its source, so this is a copy.
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -48,7 +49,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git = ["git", "-C", str(source), "-c", "user.name=x", "-c", "user.email=x"]
     for words in (["init", "-q"], ["add", "setup.py"], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *words], check=True)
-    pip("wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(out))
+    sources = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(out)]
+    subprocess.run(sources, cwd=source, check=True, capture_output=True)
+    (archive,) = out.glob("*.tar.gz")
+    pip("wheel", str(archive), "--no-deps", "--no-build-isolation", "--wheel-dir", str(out))
     (made,) = out.glob("*.whl")
     return made
 
