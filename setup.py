@@ -17,19 +17,20 @@ class BuildWithCommit(build_py):
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
-            _write(Path(self.build_lib))
+            _write(_commit(), Path(self.build_lib))
 
 
 class SourcesWithCommit(sdist):
     """Makes the archive of sources, from which a wheel may be built, with the commit."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        commit = _commit()  # before the tree appears in the checkout, as a change
         super().make_release_tree(base_dir, files)
-        _write(Path(base_dir))
+        _write(commit, Path(base_dir))
 
 
-def _write(folder: Path) -> None:
-    """Write the commit of this checkout, or of the checkout from which this archive was made."""
+def _commit() -> str | None:
+    """Return the commit of this checkout, or of the checkout from which this archive was made."""
     try:
         _, head, changed = (
             subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True, check=True).stdout
@@ -39,12 +40,14 @@ def _write(folder: Path) -> None:
                 ["status", "--porcelain"],
             )
         )
-        commit = head.strip() + "+" * bool(changed.strip())
+        return head.strip() + "+" * bool(changed.strip())
     except (OSError, subprocess.CalledProcessError):  # not a checkout
-        if not (HERE / COMMIT).is_file():
-            return
-        commit = (HERE / COMMIT).read_text()
-    (folder / COMMIT).write_text(commit)
+        return (HERE / COMMIT).read_text() if (HERE / COMMIT).is_file() else None
+
+
+def _write(commit: str | None, folder: Path) -> None:
+    if commit is not None:
+        (folder / COMMIT).write_text(commit)
 
 
 setup(cmdclass={"build_py": BuildWithCommit, "sdist": SourcesWithCommit})
