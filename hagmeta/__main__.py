@@ -22,7 +22,7 @@ from hagmeta.common.errors import Diverged, UserError, choose
 from hagmeta.common.files.files import writing, written_whole
 from hagmeta.common.files.home import DEFAULT_HOME, home, make_home
 from hagmeta.common.files.outputs import Kind, check_output
-from hagmeta.common.plugins.identity import is_identity, without_hash
+from hagmeta.common.plugins.identity import DIGITS, is_identity, without_hash
 from hagmeta.common.records.records import Record
 from hagmeta.common.settings.setting import BY_METHOD, written
 from hagmeta.common.version import __version__
@@ -32,6 +32,7 @@ from hagmeta.engine.options import RunOptions, mode_of
 from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.methods import METHODS
 from hagmeta.packs.device import choose_device
+from hagmeta.packs.environment import commit
 from hagmeta.scenarios import PROTOCOLS
 
 LEARNER = ("fit", "learn", "predict")
@@ -122,6 +123,16 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+class _Version(argparse.Action):
+    """Prints the version. The commit is looked up only then, because that runs git."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        code = commit()
+        dirty = "+" if code and code.endswith("+") else ""
+        print(f"hagmeta {__version__}" + (f", commit {code[:DIGITS]}{dirty}" if code else ""))
+        parser.exit()
+
+
 def _plugins_in(arguments: Sequence[str]) -> dict[str, str]:
     """Return the plug-ins named on the command line, so that --help can list their settings."""
     first = Parser(add_help=False, allow_abbrev=False)
@@ -146,7 +157,7 @@ def _parser(plugins: Mapping[str, str]) -> Parser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--version", action="version", version=f"hagmeta {__version__}")
+    add("--version", action=_Version, nargs=0, help="print the version and the commit, and exit")
     add(
         "command",
         nargs="?",

@@ -6,10 +6,13 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import cards
 import generated
 import pytest
 import reference
+import yaml
 
+import hagmeta
 from hagmeta import datasets
 from hagmeta.common.plugins.identity import is_identity
 from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS
@@ -61,6 +64,21 @@ def test_every_dataset_metric_and_key_of_a_record_has_a_row() -> None:
     assert all(f"| `{each.name}` |" in reference.metric_table() for each in BUILT_IN)
     assert all(f"| `{each.name}` |" in reference.diagnostic_table() for each in DIAGNOSTICS)
     assert all(f"| `{key}`" in reference.record_table() for key in schema()["properties"])
+
+
+def test_the_release_has_one_version_and_one_date() -> None:
+    cited = yaml.safe_load((DOCS.parent / "CITATION.cff").read_text())
+    assert str(cited["version"]) == hagmeta.__version__
+    released = f"\n## {hagmeta.__version__} - {cited['date-released']}\n"
+    assert released in (DOCS.parent / "CHANGELOG.md").read_text()
+
+
+def test_every_embedded_graph_has_a_card() -> None:
+    page = cards.data_cards()
+    for name, module in datasets.EMBEDDED.items():
+        card = page.partition(f"### `{name}`\n")[2].partition("###")[0]
+        assert all(text in card for text in (module.CARD.licence, *module.CARD.biases, *module.CARD.limits))
+        assert f"{module.INFO.nodes:,} nodes, {module.INFO.edges:,} edges" in card
 
 
 def test_every_graph_with_references_has_a_row() -> None:

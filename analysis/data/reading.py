@@ -41,7 +41,7 @@ from analysis.data.traits import told_apart, with_traits
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.plugins.identity import without_hash
 from hagmeta.common.records.metrics import MetricDeclaration, from_record
-from hagmeta.common.records.records import OpenRecord, StudyFolder, opened, read_record
+from hagmeta.common.records.records import OfOtherVersion, OpenRecord, StudyFolder, opened, read_record
 from hagmeta.common.settings.scopes import Scopes, scopes_in
 
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
@@ -78,6 +78,8 @@ def gather(folders: Sequence[Path]) -> Gathered:
                 record = opened(read_record(path))
                 _check(record)
                 record.pop("class_accuracy", None)  # half the size of a record, and not used here
+            except OfOtherVersion:
+                raise
             except ValueError as error:
                 found.damaged.append(f"{path}: {error}")
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import cards
 import reference
 import stored_results
 import summaries
@@ -20,7 +21,7 @@ def expanded(page: str) -> str:
 
 
 GENERATORS = {
-    **{**reference.GENERATORS, **summaries.GENERATORS},
+    **{**reference.GENERATORS, **summaries.GENERATORS, **cards.GENERATORS},
     **{"results": stored_results.results, "archives": stored_results.archives},
 }
 

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import written_whole
-from hagmeta.common.records.records import Record, RunKey, StudyFolder, read_record
+from hagmeta.common.records.records import OfOtherVersion, Record, RunKey, StudyFolder, read_record
 
 MOST_LATEST = 200  # records
 MOST_LETTERS = 200  # of a path in an error
@@ -106,12 +106,17 @@ class Store(StudyFolder):
 
         Args:
             set_aside: Whether to move unusable records to ``aside/``, so that their runs start again.
+
+        Raises:
+            OfOtherVersion: Another version has written a record, and can read it.
         """
         found = Scan()
         for path in self.record_files():
             try:
                 record = self._read(path)
                 found.done.add((record["config_hash"], record["seed"]))
+            except OfOtherVersion:
+                raise
             except ValueError as error:
                 if not set_aside:
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ fixed: {{method: frozen, classes: [2, 2, 5], n_way: 2, k_shot: 2, pretrain_epoch
 seeds: 1
 """
 Run = Callable[..., str]
+Start = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -37,7 +39,8 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it from a copy: a build leaves files in its source."""
+    """Build it from an archive of sources, as `make dist` does."""
+    # A build leaves files in its source, so this is a copy.
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -46,7 +49,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git = ["git", "-C", str(source), "-c", "user.name=x", "-c", "user.email=x"]
     for words in (["init", "-q"], ["add", "setup.py"], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *words], check=True)
-    pip("wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(out))
+    sources = [sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", str(out)]
+    subprocess.run(sources, cwd=source, check=True, capture_output=True)
+    (archive,) = out.glob("*.tar.gz")
+    pip("wheel", str(archive), "--no-deps", "--no-build-isolation", "--wheel-dir", str(out))
     (made,) = out.glob("*.whl")
     return made
 
@@ -71,21 +77,31 @@ def pip(*arguments: str) -> None:
 
 
 @pytest.fixture
-def run(programs: Path, tmp_path: Path) -> Run:
-    """Run an installed command in a folder that is not the checkout; returns what it prints."""
+def start(programs: Path, tmp_path: Path) -> Start:
+    """Run an installed command in a folder that is not the checkout."""
     environment = os.environ | {"HAGMETA_HOME": str(tmp_path / "home"), "COLUMNS": "120"}
     environment.pop("PYTHONPATH", None)  # it would find the checkout
 
-    def run(command: str, *arguments: str) -> str:
-        done = subprocess.run(
+    def start(command: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [str(programs / command), *arguments],
             cwd=tmp_path,
-            env=environment,
+            env=environment | variables,
             capture_output=True,
             text=True,
             timeout=HANG,
             check=False,
         )
+
+    return start
+
+
+@pytest.fixture
+def run(start: Start) -> Run:
+    """Run an installed command that has to succeed; returns what it prints."""
+
+    def run(command: str, *arguments: str) -> str:
+        done = start(command, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -108,13 +124,56 @@ def test_embedded_data_and_search_spaces_are_found(run: Run, tmp_path: Path) -> 
     assert "16 to go" in run("hagmeta-study", "--space", "smoke", "--dry-run")
 
 
+def test_the_version_names_the_commit_of_the_build(run: Run) -> None:
+    # The wheel was built from a commit that lacks most files, which counts as modified.
+    shown = run("hagmeta", "--version")
+    assert re.fullmatch(rf"hagmeta {re.escape(hagmeta.__version__)}, commit [0-9a-f]{{12}}\+\n", shown)
+
+
+@pytest.mark.slow
+def test_workers_under_uv_run_use_the_environment_of_the_launch(
+    run: Run, programs: Path, tmp_path: Path
+) -> None:
+    # Ray looks for a parent process `uv run`. Without our setting it starts workers by that program.
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    (tmp_path / "run").write_text(f"{programs}/hagmeta-study --space tiny.yaml --no-report\nexit $?\n")
+    assert "1/1 runs" in run("/bin/bash", "-c", "exec -a uv /bin/bash run")
+
+
+@pytest.mark.slow
+def test_plain_folders_of_our_names_do_no_harm(run: Run, tmp_path: Path) -> None:
+    for name in FOLDERS[1:3]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plots.py").write_text("raise ImportError('a script of the user')\n")
+    (tmp_path / "tiny.yaml").write_text(SPACE)
+    assert "1/1 runs" in run("hagmeta-study", "--space", "tiny.yaml", "--no-report")
+    assert "1/1 runs" in run("python", "-m", "study.launch", "--space", "tiny.yaml", "--results", "again")
+    assert (tmp_path / "again" / "tiny" / "report" / "index.html").exists()
+
+
+def test_a_package_that_hides_ours_is_named(start: Start, tmp_path: Path) -> None:
+    for name in FOLDERS[1:3]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    hidden = (
+        f"{tmp_path / 'study'} hides the package `study` of hagmeta. Rename it, or run from another folder"
+    )
+    for command in ("hagmeta-study", "hagmeta-report"):
+        done = start(command, "--help", PYTHONPATH=".")
+        assert done.returncode == 2 and done.stdout == ""
+        assert done.stderr.startswith(f"error: {hidden}") and done.stderr.count("\n") == 1
+    done = start("python", "-c", "import hagmeta; hagmeta.study")  # the folder of a script comes first
+    assert done.stderr.splitlines()[-1].startswith(f"hagmeta.common.errors.UserError: {hidden}")
+    for command in ("hagmeta", "hagmeta-study", "hagmeta-report"):
+        assert start(command, "--help").returncode == 0  # nothing is hidden from an installed program
+
+
 @pytest.mark.slow
 def test_a_study_ignores_the_folder_s_own_packages_of_our_names(run: Run, tmp_path: Path) -> None:
     for name in FOLDERS[:3]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('a package of the user')\n")
     (tmp_path / "tiny.yaml").write_text(SPACE)
-    assert run("hagmeta", "--version") == f"hagmeta {hagmeta.__version__}\n"
     assert "1/1 runs" in run("hagmeta-study", "--space", "tiny.yaml", "--no-report")
     assert "report: results/tiny/report/index.html" in run("hagmeta-report", "results/tiny")
     page = tmp_path / "results" / "tiny" / "report" / "index.html"

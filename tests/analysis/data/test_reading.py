@@ -50,6 +50,14 @@ def test_damaged_files_are_left_out_and_named(write: Write, damage: str) -> None
     assert len(results.damaged) == 1 and str(path) in results.damaged[0]
 
 
+def test_a_record_of_a_newer_format_is_refused(write: Write) -> None:
+    folder = write({0: CURVE, 1: CURVE})
+    path = next((folder / "runs").glob("*/1.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
+    with pytest.raises(UserError, match="its format 2 is newer than 1, which this version reads; update"):
+        read([folder])
+
+
 def test_scores_are_macro_accuracies_unless_another_metric_is_asked_for(write: Write) -> None:
     macro = {"macro_accuracy": [0.9, 0.3], "macro_base_accuracy": [0.9, 0.4]}
     macro |= {"macro_novel_accuracy": [None, 0.2], "macro_harmonic": [None, 0.8 / 3]}

@@ -91,7 +91,6 @@ def test_two_folders_copied_together_are_one_study(tmp_path: Path) -> None:
         (lambda text: text.replace("[[0.8], [0.6, 0.1]]", "[[0.8], [0.6]]"), "not triangular"),
         (lambda text: text.replace("[[0.8], [0.6, 0.1]]", "[[0.8]]"), "its matrix has 1 sessions"),
         (lambda text: text.replace('"seconds": {}', '"seconds": {"gpil": -1}'), "its seconds gpil is -1"),
-        (lambda text: text.replace('"pd"', '"format": 2, "pd"'), "its format 2 is newer than 1"),
         (lambda text: "[" * 100_000, "not valid JSON"),
         (lambda text: text + " " * 20_000_000, "larger than 20,000,000 bytes"),
     ],
@@ -107,6 +106,24 @@ def test_what_cannot_be_trusted_is_set_aside_and_named(tmp_path: Path, damage: A
     assert len(scan.aside) == 1 and reason in scan.aside[0] and path.parent.name in scan.aside[0]
     assert len(list(tmp_path.glob("aside/*"))) == 1
     assert store.scan().aside == []
+
+
+def test_records_of_a_newer_format_stop_a_launch_and_stay_in_place(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(record(0))
+    (path,) = tmp_path.glob("runs/*/0.json")
+    path.write_text(path.read_text().replace('"pd"', '"format": 2, "pd"'))
+    with pytest.raises(UserError, match=r"0\.json: its format 2 is newer than 1, .* update hagmeta\."):
+        store.scan()
+    assert path.exists() and not list(tmp_path.glob("aside/*"))
+
+
+def test_records_of_this_format_with_unknown_keys_are_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(record(0))
+    (path,) = tmp_path.glob("runs/*/0.json")
+    path.write_text(path.read_text().replace('"pd"', '"format": 1, "later": [1, 2], "pd"'))
+    assert {seed for _, seed in store.scan().done} == {0}
 
 
 @pytest.mark.parametrize("kind", ["folder", "link"])
