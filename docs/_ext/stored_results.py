@@ -451,7 +451,14 @@ def _changed(runs: Runs, which: str) -> str:
     return f"{found.mean() if which == 'mean' else found.max():.1f}"
 
 
+def _seconds(runs: Runs) -> str:
+    """Return the mean time of a run; runs of one pack share its time, and packs share a GPU."""
+    times = [sum(value for value in record["seconds"].values() if value) for record in runs.records]
+    return f"{np.mean(times):.1f}"
+
+
 VALUES: Mapping[str, Callable[..., str]] = {
+    "seconds": _seconds,
     "points": _points,
     "highest": _highest,
     "ahead-of-all": _ahead_of_all,
