@@ -464,6 +464,7 @@ VALUES: Mapping[str, Callable[..., str]] = {
     "ahead-of-all": _ahead_of_all,
     "loses": _changed,
     "graphs": lambda runs: str(len(runs.graphs)),
+    "methods": lambda runs: str(runs.rows["method"].nunique()),
     "better-over-graphs": lambda runs: str(over_graphs(runs).count(f"{WORSE} |")),
     "not-better-over-graphs": lambda runs: str(len(runs.means()) - 1 - over_graphs(runs).count(f"{WORSE} |")),
     "friedman": lambda runs: f"{_p(runs.over_graphs.friedman)}",
