@@ -122,6 +122,19 @@ def test_a_file_of_the_root_keeps_its_links(tmp_path: Path, monkeypatch: pytest.
     assert reference.root_file("CONTRIBUTING.md") == expected
 
 
+@pytest.mark.slow
+def test_the_python_of_the_first_study_prints_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (DOCS / "start/first_study.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
+    exec(code, {})
+    shape = [re.sub(r"\d", "0", text) for text in (capsys.readouterr().out, shown)]  # digits differ by machine
+    assert shape[0].startswith(shape[1])
+
+
 def test_the_counts_of_methods_and_datasets_are_those_of_the_code() -> None:
     methods = sum(not is_identity(name) for name in METHODS)
     real = sum(not name.startswith("synthetic") for name in datasets.names())
