@@ -27,7 +27,7 @@ extensions = [
     "mathml",
     "percent",
 ]
-exclude_patterns = ["_build", "_ext", "example", "clothing20"]
+exclude_patterns = ["_build", "_ext", "example"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

@@ -17,6 +17,7 @@ from hagmeta import datasets
 from hagmeta.common.plugins.identity import is_identity
 from hagmeta.common.records.metrics import BUILT_IN, DIAGNOSTICS
 from hagmeta.common.records.record_schema import schema
+from hagmeta.common.settings.left_out import HASHED_AS, OLD_NAMES, REMOVED, REPLACED
 from hagmeta.common.traits import MethodTraits
 from hagmeta.config.run_config import OWNERS, SETTINGS
 from hagmeta.methods import METHODS
@@ -137,6 +138,36 @@ def test_a_file_of_the_root_keeps_its_links(tmp_path: Path, monkeypatch: pytest.
         "[a](../guides/cluster.md#mps) [b](changelog.md) [c](../../.ci/run) [d](https://x.org) [e](#top)"
     )
     assert reference.root_file("CONTRIBUTING.md") == expected
+
+
+@pytest.mark.slow
+def test_the_python_of_the_first_study_prints_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (DOCS / "start/first_study.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
+    exec(code, {})
+    shape = [re.sub(r"\d", "0", text) for text in (capsys.readouterr().out, shown)]  # digits differ by machine
+    assert shape[0].startswith(shape[1])
+
+
+def test_the_counts_of_methods_and_datasets_are_those_of_the_code() -> None:
+    methods = sum(not is_identity(name) for name in METHODS)
+    real = sum(not name.startswith("synthetic") for name in datasets.names())
+    assert f"covers {methods} methods and {real} real datasets" in (DOCS / "index.md").read_text()
+    assert f"There are {methods} methods:" in (DOCS / "reference/methods.md").read_text()
+
+
+def test_the_changelog_lists_every_renamed_setting() -> None:
+    text = (DOCS.parent / "CHANGELOG.md").read_text()
+    section = text.partition("### Renamed settings")[2].partition("###")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE))
+    assert rows.keys() == OLD_NAMES
+    for new, old in HASHED_AS.items():
+        assert rows[old].startswith("none: " if new in REMOVED else f"`{new}`")
+    assert {rows[old] for old in REPLACED} == {"`faithful`, under `released`"}
 
 
 def test_fields_are_listed_with_their_comments() -> None:

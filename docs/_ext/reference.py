@@ -189,7 +189,7 @@ def record_table() -> str:
         [
             _code(key) + (" *" if key in content["required"] else ""),
             _json_type(part),
-            "[metric](metrics.md)"
+            "[metric](#metrics)"
             if key in declared
             else _sentence(part.get("description", KEYS.get(key, ""))),
         ]

@@ -451,12 +451,20 @@ def _changed(runs: Runs, which: str) -> str:
     return f"{found.mean() if which == 'mean' else found.max():.1f}"
 
 
+def _seconds(runs: Runs) -> str:
+    """Return the mean time of a run; runs of one pack share its time, and packs share a GPU."""
+    times = [sum(value for value in record["seconds"].values() if value) for record in runs.records]
+    return f"{np.mean(times):.1f}"
+
+
 VALUES: Mapping[str, Callable[..., str]] = {
+    "seconds": _seconds,
     "points": _points,
     "highest": _highest,
     "ahead-of-all": _ahead_of_all,
     "loses": _changed,
     "graphs": lambda runs: str(len(runs.graphs)),
+    "methods": lambda runs: str(runs.rows["method"].nunique()),
     "better-over-graphs": lambda runs: str(over_graphs(runs).count(f"{WORSE} |")),
     "not-better-over-graphs": lambda runs: str(len(runs.means()) - 1 - over_graphs(runs).count(f"{WORSE} |")),
     "friedman": lambda runs: f"{_p(runs.over_graphs.friedman)}",

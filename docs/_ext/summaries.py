@@ -119,8 +119,12 @@ def ablation() -> str:
         name = "" if setting == "revision 12" else f"`{setting}`"
         rows.append([words, name, *numbers, f"{_signed(change.min())} {GRAPHS[change.idxmin()]}", verdict])
     heads = ["", "setting", "macro", "change", "change in plain", "largest loss, macro", "needed by the rule"]
+    rule = (
+        f"The rule: a part is needed if macro accuracy falls by more than {LARGEST_MEAN:g} points on average "
+        f"without it, or by more than {LARGEST:g} points on one graph."
+    )
     source = "*Source: `archives/parts-12.csv`; validation nodes, seeds 20 to 27.*"
-    return f"{_table(heads, rows, 2, left=(5, 6))}\n\n{source}"
+    return f"{_table(heads, rows, 2, left=(5, 6))}\n\n{source}\n\n{rule}"
 
 
 def printed(study: str) -> str:

@@ -28,7 +28,7 @@ EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
 DOWNLOADING = ("followers", "followers_tuned", "preregistered", "preregistered_tuned")
 # A search with fewer configurations is hyperparameters.
-SMALLER = sorted(set(SHIPPED) - {"tune", "lead", "preregistered", "preregistered_tuned"})
+SMALLER = sorted(set(SHIPPED) - {"tune", "preregistered", "preregistered_tuned"})
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,12 +228,9 @@ def test_addresses_are_those_of_pyg() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(pyg_benchmarks.DATASETS))
-def test_the_page_shows_counts_and_default_tasks(name: str) -> None:
-    info = describe(name, Path())
-    counts = " | ".join(f"{count:,}" for count in (info.nodes, info.edges, info.features, info.classes))
-    split = "/".join(map(str, info.class_split or ()))
-    row = f"| `{name}` | {counts} | {split}, {info.n_way}-way {info.k_shot}-shot |"
-    assert row in (ROOT / "docs/reference/datasets.md").read_text()
+def test_the_page_shows_source_and_licence(name: str) -> None:
+    page = (ROOT / "docs/reference/datasets.md").read_text()
+    assert re.search(rf"^\| `{name}` \| [^|]+ \d{{4}} \| (MIT|none found) \|", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", sorted(pyg_benchmarks.DATASETS))
