@@ -107,6 +107,8 @@ def test_readme_is_filled_in() -> None:
     text = readme.README.read_text(encoding="utf-8")
     assert len(readme.VALUE.findall(text)) >= 8
     assert readme.filled(text) == text
+    # A comment at the start of a line turns the line into HTML, so that its links are not rendered.
+    assert re.findall(r"^\s*<!-- value: (.+?) -->", text, re.MULTILINE) == ["leaderboard"]
 
 
 def test_readme_types_no_result() -> None:

@@ -86,12 +86,12 @@ def test_a_section_that_the_report_does_not_have_is_an_error() -> None:
         page([table(section="curvs")])
 
 
-def test_five_findings_are_in_sight_and_the_others_are_folded() -> None:
+def test_six_findings_are_in_sight_and_the_others_are_folded() -> None:
     findings = [f"Finding {number}." for number in range(9)]
-    before, folded = page(findings=findings, setting="strict", seeds="10 seeds").split("4 more findings")
-    assert [re.findall(r"Finding (\d)", part) for part in (before, folded)] == [list("01234"), list("5678")]
+    before, folded = page(findings=findings, setting="strict", seeds="10 seeds").split("3 more findings")
+    assert [re.findall(r"Finding (\d)", part) for part in (before, folded)] == [list("012345"), list("678")]
     assert '<span class="badge">10 seeds</span>' in before
-    assert "more finding" not in page(findings=findings[:5])
+    assert "more finding" not in page(findings=findings[:6])
 
 
 def test_a_long_caption_shows_its_first_sentences() -> None:
