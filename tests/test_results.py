@@ -127,6 +127,17 @@ def test_the_leaderboard_has_the_first_methods_and_the_bounds() -> None:
     assert rows[0][2] == f"{runs.rows.groupby(['label', 'graph'])['macro'].mean()[ranks.index[0]].mean():.1f}"
 
 
+@pytest.mark.slow
+def test_the_python_of_readme_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    text = readme.README.read_text(encoding="utf-8")
+    (code,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "text"))
+    assert len(code.splitlines()) == 9
+    exec(code, {})
+    # Digits differ by machine.
+    shape = [re.sub(r"\d", "0", each) for each in (capsys.readouterr().out, shown)]
+    assert shape[0].startswith(shape[1])
+
+
 def test_readme_cites_this_version_and_the_paper() -> None:
     told = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     text = readme.README.read_text(encoding="utf-8")

@@ -197,7 +197,11 @@ def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
         write(dict.fromkeys(more, (0.83, 0.5, 0.58)), nla=nla)
         write(dict.fromkeys(more, (0.81, 0.5, 0.58)), nla=nla, gpil=False, instead_of_gpil="supervised")
         write(dict.fromkeys(more, (0.61, 0.5, 0.58)), nla=nla, gpil=False)
-    told = sentences(read([with_controls(write)]))
+    verdicts, *told = sentences(read([with_controls(write)]))
+    assert verdicts == (
+        "Effects at the last session: GPIL minus supervised training, GPIL minus no training and NLA are "
+        "significantly better. Supervised training minus no training is equivalent to no effect."
+    )
     pairs = (
         "GPIL minus supervised training",
         "Supervised training minus no training",
