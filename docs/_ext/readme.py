@@ -50,7 +50,7 @@ def leaderboard() -> str:
     ]
     rows += [[f"*{label}*", "-", "-", f"{untuned.loc[label].mean():.1f}", "-"] for label in BOUNDS]
     both = replace(tuned, name=f"{tuned.name}, {defaults.name}", records=[*tuned.records, *defaults.records])
-    heads = ["method", "mean rank", "tuned on each graph", "with defaults", "highest on"]
+    heads = ["method", "mean rank", "tuned on each graph", "with defaults", "graphs where it is highest"]
     return f"\n\n{stored_results._table(heads, rows, 1)}\n\n{stored_results.source(both)}\n\n"
 
 
