@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import comb
@@ -40,7 +41,7 @@ def findings(analysis: Analysis) -> list[Finding]:
     """Return the findings, the most important first; at most a few of each kind."""
     warning = list(_few_seeds(analysis))
     kinds: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
-        *(_margins, _over_datasets, _control, _across, _effects, _tuning, _best),
+        *(_margins, _over_datasets, _control, _across, _verdicts, _effects, _tuning, _best),
         *(_bounds, _protocols, _shots, _one_at_a_time),
     )
     found = [finding for kind in kinds for finding in _shortened(kind(analysis))]
@@ -161,6 +162,21 @@ def _are(verdicts: Mapping[str, str]) -> str:
             groups, key=lambda verdict: [verdict.startswith(word) for word in ORDER], reverse=True
         )
     )
+
+
+def _verdicts(analysis: Analysis) -> Iterator[Finding]:
+    """Yield the verdicts on all parts of HAG-Meta at the last session, if there is one factorial of them."""
+    found = [each for panel in analysis.panels for each in analysis.factorials(panel)]
+    if len(found) != 1 or not {"training", *TOGGLES} >= set(found[0].factors) or len(found[0].main) < 2:
+        return
+    effects = analysis.comparisons.effects_of(found[0], "last")
+    tests = {name: effects[name] for name in found[0].main}
+    if all(each.tested for each in tests.values()):
+        told = {EQUIVALENT: f"{EQUIVALENT} to no effect"}
+        words = _are({name: told.get(each.verdict, each.verdict) for name, each in tests.items()})
+        sentences = [each[0].upper() + each[1:] for each in re.split(r"(?<=\.) ", words)]
+        values = {"title": found[0].title, "tests": tests}
+        yield Finding("verdicts", values, f"Effects at the last session: {' '.join(sentences)}")
 
 
 def _effects(analysis: Analysis) -> Iterator[Finding]:

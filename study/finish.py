@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
+from hagmeta.common.command import as_typed
 from hagmeta.common.errors import UserError
 from hagmeta.common.records.records import RunKey
 from study.execution import Launch
@@ -81,10 +83,19 @@ def _list_failures(title: str, keys: Sequence[RunKey], plan: Plan, store: Store,
 
 
 def _report(store: Store, options: LaunchOptions, console: Console) -> None:
-    from analysis.page.write import write_report  # imports pandas and seaborn, which takes seconds
+    from analysis.data.reading import read  # imports pandas, and the others seaborn, which takes seconds
+    from analysis.page.page import FINDINGS
+    from analysis.page.write import write
+    from analysis.report import Report
 
     console.print("writing the report ...")
-    page = write_report([store.folder], store.folder / "report", force=True)
+    report = Report(read([store.folder]))
+    command = f"{as_typed('hagmeta-report')} {store.folder}"
+    page = write(report, store.folder / "report", command=command, force=True)
+    found = Table.grid(padding=(0, 1, 0, 0))
+    for finding in report.findings[:FINDINGS]:
+        found.add_row("-", finding.text)
+    console.print(found)
     console.print(f"report: {page}", soft_wrap=True)
     if options.open:
         webbrowser.open(page.resolve().as_uri())

@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+import readme
 import stored_results as stored
 import summaries
+import yaml
 from generated import MARK, expanded
 
 from analysis.references.archives import names
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs/results").glob("*.md"))
-README = ROOT / "README.md"
-TYPED = re.compile(r"<!-- value: (?P<argument>[^>]+?) -->(?P<text>[^<]*)<!-- -->")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -102,9 +102,45 @@ def test_a_difference_is_paired_by_seed() -> None:
     assert difference.to_list() == (scores[runs.ours] - scores[rival]).to_list()
 
 
-def test_figures_of_readme_are_those_of_the_archives() -> None:
-    found = list(TYPED.finditer(README.read_text(encoding="utf-8")))
-    assert len(found) >= 8
-    assert {m["argument"]: m["text"] for m in found} == {
-        m["argument"]: stored.value(m["argument"]) for m in found
-    }
+def test_readme_is_filled_in() -> None:
+    """If not: `python docs/_ext/readme.py`."""
+    text = readme.README.read_text(encoding="utf-8")
+    assert len(readme.VALUE.findall(text)) >= 8
+    assert readme.filled(text) == text
+    # A comment at the start of a line turns the line into HTML, so that its links are not rendered.
+    assert re.findall(r"^\s*<!-- value: (.+?) -->", text, re.MULTILINE) == ["leaderboard"]
+
+
+def test_readme_types_no_result() -> None:
+    text = readme.VALUE.sub("", readme.README.read_text(encoding="utf-8"))
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert not re.search(r"±|(?<![\d.])\d{1,2}\.\d(?![\d.])", re.sub(r"Python [\d.]+ or [\d.]+", "", prose))
+
+
+def test_the_leaderboard_has_the_first_methods_and_the_bounds() -> None:
+    rows = [line.strip("| ").split(" | ") for line in readme.leaderboard().splitlines() if line[:1] == "|"][
+        2:
+    ]
+    runs = stored.runs_of("references-tuned")
+    ranks = runs.over_graphs.ranks.mean().sort_values()
+    assert [row[0] for row in rows] == [*ranks.index[:10], "*Joint*", "*Frozen*"]
+    assert rows[0][2] == f"{runs.rows.groupby(['label', 'graph'])['macro'].mean()[ranks.index[0]].mean():.1f}"
+
+
+@pytest.mark.slow
+def test_the_python_of_readme_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    text = readme.README.read_text(encoding="utf-8")
+    (code,), (shown,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "text"))
+    assert len(code.splitlines()) == 9
+    exec(code, {})
+    # Digits differ by machine.
+    shape = [re.sub(r"\d", "0", each) for each in (capsys.readouterr().out, shown)]
+    assert shape[0].startswith(shape[1])
+
+
+def test_readme_cites_this_version_and_the_paper() -> None:
+    told = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    text = readme.README.read_text(encoding="utf-8")
+    assert {told["title"], told["version"], told["references"][0]["doi"]} <= set(
+        re.findall(r"{([^{}]+)}", text)
+    )

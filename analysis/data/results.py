@@ -146,8 +146,12 @@ class Results:
         return sorted(panels, key=place)
 
     def _parting(self, different: list[str]) -> list[str]:
-        """Return the settings that titles of panels name in addition to IN_EVERY_TITLE."""
-        parting = set(self.varied()) - {*IN_EVERY_TITLE, "sessions"}
+        """Return the settings that titles of panels name in addition to IN_EVERY_TITLE.
+
+        A setting with one value per dataset is not among them: `not_default` names it.
+        """
+        several = self.runs.groupby("dataset")[self.varied()].nunique(dropna=False).max() > 1
+        parting = {*several.index[several]} - {*IN_EVERY_TITLE, "sessions"}
         if self.sessions_apart:
             parting.add("sessions")
         return [key for key in different if key in parting]

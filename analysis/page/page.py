@@ -46,7 +46,7 @@ ABOUT_SECTIONS = {
     )
 }
 TABLE_FILES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
-FINDINGS = 4  # further findings are folded
+FINDINGS = 6  # further findings are folded
 CAPTION = 200  # characters of a caption; the sentences behind them are folded
 NOTICE_LINES = 5  # further lines of a notice are folded
 FILTER_ROWS = 6  # tables with more rows get a filter

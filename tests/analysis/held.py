@@ -122,6 +122,14 @@ def _best(page: Page, values: Values) -> None:
             assert np.isclose(test.mean, -gaps[label].value), (label, test, gaps[label])
 
 
+def _verdicts(page: Page, values: Values) -> None:
+    table = page.table("effects", values["title"])
+    place = table.columns.index(MOMENTS["last"])
+    rows = {row[0].text: row for row in table.rows}
+    for name, found in values["tests"].items():
+        _same(found, rows[name][place], rows[name][place + 1])
+
+
 def _effect(page: Page, values: Values) -> None:
     table = page.table("effects", values["title"])
     row = next(row for row in table.rows if row[0].text == values["name"])
@@ -249,6 +257,6 @@ CHECKS: dict[str, Callable[[Page, Values], None]] = {
     **{"few seeds": _few_seeds, "more": _more, "best": _best, "bound": _bound, "level": _level},
     **{"effect": _effect, "interactions": _interactions, "one at a time": _one_at_a_time},
     **{"across methods": _across, "across effects": _across, "ranks": _ranks, "control": _control},
-    "tuning": _tuning,
+    **{"tuning": _tuning, "verdicts": _verdicts},
     **{"margins": _margins, "shots": _shots, "protocols": _protocols},
 }

@@ -170,7 +170,7 @@ def test_a_study_runs_once(
     code, output = launch_here(folder)
     assert code == 0 and "8 done, 0 to go" in output
     page = folder / "results" / "tiny" / "report" / "index.html"
-    assert "\nwriting the report ...\nreport: " in output
+    assert "\nwriting the report ...\n- 2 seeds: too few to test, at least 6 needed." in output
     assert f"report: {page}" in output.replace("\n", "") and page.stat().st_size > 10_000
     # In a bucket the same: what is there is not run again.
     os.rename(folder / "results" / "tiny", folder / "tiny")
@@ -405,7 +405,7 @@ def test_the_first_command_plans_the_same_with_and_without_a_network(
         with_a_network.setattr(urllib.request, "urlopen", asked)
         assert main(command) == 0
     plan = capsys.readouterr().out
-    assert "36 runs (12 configurations x 3 seeds): 0 done, 36 to go" in plan
+    assert "72 runs (12 configurations x 6 seeds): 0 done, 72 to go" in plan
     monkeypatch.setattr(urllib.request, "_opener", None)  # it would keep the proxies, for later tests as well
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there

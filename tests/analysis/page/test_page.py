@@ -81,12 +81,12 @@ def test_figures_come_before_tables_and_both_are_numbered(tmp_path: Path) -> Non
     assert titles == [("Figure 1", "two"), ("Table 1", "first"), ("Figure 2", "one"), ("Table 2", "second")]
 
 
-def test_four_findings_are_in_sight_and_the_others_are_folded() -> None:
+def test_six_findings_are_in_sight_and_the_others_are_folded() -> None:
     findings = [f"Finding {number}." for number in range(9)]
-    before, folded = page(findings=findings, setting="strict", seeds="10 seeds").split("5 more findings")
-    assert [re.findall(r"Finding (\d)", part) for part in (before, folded)] == [list("0123"), list("45678")]
+    before, folded = page(findings=findings, setting="strict", seeds="10 seeds").split("3 more findings")
+    assert [re.findall(r"Finding (\d)", part) for part in (before, folded)] == [list("012345"), list("678")]
     assert '<span class="badge">10 seeds</span>' in before
-    assert "more finding" not in page(findings=findings[:4])
+    assert "more finding" not in page(findings=findings[:6])
 
 
 def test_a_notice_shows_five_lines_and_folds_the_rest_away() -> None:

@@ -183,6 +183,30 @@ def test_gpil_s_worth_is_told_from_the_labels_worth(write: Write) -> None:
     }
 
 
+def test_findings_tell_gpil_s_worth_from_the_labels_worth(write: Write) -> None:
+    more = (6, 7)  # eight seeds: 2/256 is below 0.05 for all five effects together
+    for nla in (True, False):
+        write(dict.fromkeys(more, (0.83, 0.5, 0.58)), nla=nla)
+        write(dict.fromkeys(more, (0.81, 0.5, 0.58)), nla=nla, gpil=False, instead_of_gpil="supervised")
+        write(dict.fromkeys(more, (0.61, 0.5, 0.58)), nla=nla, gpil=False)
+    verdicts, *told = sentences(read([with_controls(write)]))
+    assert verdicts == (
+        "Effects at the last session: GPIL minus supervised training, GPIL minus no training and NLA are "
+        "significantly better. Supervised training minus no training is equivalent to no effect."
+    )
+    pairs = (
+        "GPIL minus supervised training",
+        "Supervised training minus no training",
+        "GPIL minus no training",
+    )
+    assert [text.split(" is ")[0] for text in told] == [*pairs, "The effect of NLA"]
+    first = [text.split(", and ")[1] for text in told[:3]]
+    assert first == [
+        f"+{n}.0 points [+{n}.0, +{n}.0] at session 0 (significantly better)." for n in (2, 20, 22)
+    ]
+    assert "at the last session (equivalent)" in told[1]
+
+
 def test_each_pre_training_has_an_ablation_of_its_own(write: Write) -> None:
     with_controls(write)
     folder = with_controls(write, pretrain_on="known")
