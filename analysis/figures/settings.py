@@ -157,7 +157,7 @@ def heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
     style.heading(figure, summary.with_leak(f"{name}: {words}", summary.any_leak(runs)))
     caption = (
         f"{name}: mean accuracy in percent for each N and K, over {summary.seeds_of(runs)}. Numbers after ±"
-        " are half of Student's 95 % interval. Lighter cells are higher. The two maps have different scales."
+        " are half of Student's 95 % interval. The two maps have different colour scales."
     )
     title = f"Accuracy for each N and K: {name}, {words}"
     return Drawing(

@@ -34,7 +34,7 @@ def search_tables(searches: Searches) -> Iterator[Table]:
             )
         yield Table(
             name=f"search-{study}",
-            section="hyperparameters",
+            section="search",
             title=f"Chosen hyperparameters: {study}",
             caption=(
                 f"Validation is {search['objective']} in percent, averaged over seeds "
@@ -65,7 +65,7 @@ def tuning_table(analysis: Analysis) -> Table | None:
     leaks = any(each.panel.leaks for each in analysis.tuned)
     return Table(
         name="tuning",
-        section="hyperparameters",
+        section="search",
         title="Gain from tuning",
         caption=(
             "Accuracy at the last session with the default of each method, and with what its search chose. "

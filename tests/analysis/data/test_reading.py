@@ -112,6 +112,17 @@ def test_failed_and_missing_runs_are_named(write: Write) -> None:
     assert missing.words == f"debian, hag-meta, strict (configuration {config.hash()}): seeds 1, 2"
 
 
+def test_missing_runs_are_named_by_what_varies(write: Write) -> None:
+    folder = write({0: CURVE})
+    configs = [resolve(RunConfig.of(sessions=2, hidden=hidden, tla=hidden > 32)) for hidden in (32, 64)]
+    launch = {"space": "x", "description": "", "command": "x", "time": "2026-01-01", "seeds": [0]}
+    store = Store(folder)
+    store.write_launch(launch | {"configs": {each.hash(): each.canonical() for each in configs}})
+    words = [lost.words for lost in read([folder]).missing]
+    assert all("hidden" in each and "TLA o" in each for each in words)
+    assert any("hidden 64, TLA on" in each for each in words)
+
+
 def test_a_failure_that_was_mended_is_none(write: Write) -> None:
     folder = write({0: CURVE})
     config = resolve(RunConfig.of(sessions=2))

@@ -51,7 +51,7 @@ def test_methods_with_their_ranks_and_where_each_is_ahead(compared: Results) -> 
 def test_findings_begin_with_what_holds_everywhere(compared: Results) -> None:
     assert sentences(compared)[0] == (
         "On debian and wordnet, compared with HAG-Meta at the last session: GPN is significantly better on "
-        "all. CEC is significantly worse on all. Proto-GCN is equivalent on all. iCaRL is decided on some "
+        "all. CEC is significantly worse on all. Proto-GCN is equivalent on all. iCaRL is conclusive on some "
         "datasets only."
     )
 
@@ -81,9 +81,8 @@ def test_effects_on_every_dataset(write: Write) -> None:
     }
     words = [text for text in sentences(results) if text.startswith("On debian and wordnet")]
     assert (
-        words[-1]
-        == "On debian and wordnet, effects at the last session: TLA is significantly better on all. "
-        "NLA is decided on some datasets only."
+        words[0] == "On debian and wordnet, effects at the last session: TLA is significantly better on all. "
+        "NLA is conclusive on some datasets only."
     )
 
 
