@@ -296,7 +296,7 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
         }
         counts = Counter(test.verdict for test in tests.values())
         parts = {
-            "{} {change} accuracy at the last session": counts[BETTER] + counts[WORSE],
+            "{} {are} significantly better or worse at the last session": counts[BETTER] + counts[WORSE],
             "{} {are} equivalent to the reference": counts[EQUIVALENT],
             "{} {are} inconclusive": counts[INCONCLUSIVE],
             "{} {have} too few seeds to test": counts[TOO_FEW],
@@ -314,7 +314,7 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _counts(parts: Mapping[str, int], what: str) -> str:
-    """Return "Of 9 values, 2 change accuracy and 7 are inconclusive." from counts by words."""
+    """Return "Of 9 values, 2 are equivalent and 7 are inconclusive." from counts by words."""
     said = {words: count for words, count in parts.items() if count}
     if len(said) == 1:
         ((words, count),) = said.items()
@@ -327,7 +327,7 @@ def _counts(parts: Mapping[str, int], what: str) -> str:
 
 def _agreeing(words: str, subject: str, count: int) -> str:
     """Return `words` about a subject, with a verb for one or for several."""
-    verbs = {"are": "is", "have": "has", "change": "changes"}
+    verbs = {"are": "is", "have": "has"}
     return words.format(subject, **{verb: one if count == 1 else verb for verb, one in verbs.items()})
 
 

@@ -129,8 +129,8 @@ def _added_seeds(results: Results) -> list[str]:
     seeds = ", ".join(map(str, sorted(added)))
     return [
         f"A later launch added {count_of_seeds(len(added))} ({seeds}) to earlier ones. The tests assume "
-        "that the number of seeds was fixed in advance. If the first results led to more seeds, more verdicts "
-        "can be false than stated."
+        "that the number of seeds was fixed in advance. If the first results led to more seeds, more "
+        "verdicts can be false than stated."
     ]
 
 
