@@ -75,7 +75,7 @@ def _multiples(words: str, runs: pd.DataFrame, results: Results, rest: str) -> D
         " number of new classes per session, and K the number of labelled nodes per class."
         f" {summary.band_words(runs)} With a larger N, the same classes arrive in fewer sessions, so compare"
         " only panels with the same N, or lines within a"
-        f" panel.{summary.left_out(len(drawn), len(settings))}{more}{rest}"
+        f" panel.{summary.left_out(len(drawn), len(settings), 'combinations of N and K')}{more}{rest}"
     )
     title = f"Session curves for each N-way K-shot setting: {words}"
     return Drawing(

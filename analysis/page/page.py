@@ -21,7 +21,7 @@ from analysis.tables.table import Cell, Table
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order of the page. The question of a study comes first: what its own design varies.
 SECTIONS = {
-    "landing": "Where it lands",
+    "landing": "Rank among the references",
     "ablation": "Effects of settings",
     "settings": "N-way and K-shot",
     "search": "Hyperparameter search",

@@ -161,12 +161,13 @@ class Family:
                 "maximum, simultaneous intervals)."
             )
         level = f"{100 * (1 - self.alpha):.2f}".rstrip("0").rstrip(".")
+        if self.tested == 1:
+            return f"The interval has the level {level} % (t-test)."
         verdicts = "is 1 verdict" if self.decided == 1 else f"are {self.decided} verdicts"
-        whole = "The interval has" if self.tested == 1 else "The intervals have"
         return (
-            f"{whole} the level {level} %, because there {verdicts} among {self.tested} "
-            f"comparison{'s' * (self.tested > 1)}: at most 5 % of the verdicts are expected to be false (false "
-            "discovery rate, t-tests, intervals of Benjamini and Yekutieli)."
+            f"The intervals have the level {level} %, because there {verdicts} among {self.tested} "
+            "comparisons: at most 5 % of the verdicts are expected to be false (false discovery rate, "
+            "t-tests, intervals of Benjamini and Yekutieli)."
         )
 
 

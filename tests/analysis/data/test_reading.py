@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.comparisons import Analysis
 from analysis.data.pooled import pooled
 from analysis.data.reading import read
+from analysis.page.facts import notices
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
 from study.store.store import Store
@@ -206,3 +208,15 @@ def test_folders_merge_by_copying(write: Write, tmp_path: Path) -> None:
     two = write({1: CURVE}, study="two")
     shutil.copytree(one, two, dirs_exist_ok=True)
     assert sorted(read([two]).runs["seed"]) == [0, 1]
+
+
+def test_seeds_that_a_later_launch_added_are_noted(write: Write) -> None:
+    folder = write({seed: CURVE for seed in range(4)})
+    config = resolve(RunConfig.of(sessions=2))
+    launch = {"space": "x", "description": "", "command": "x", "configs": {config.hash(): config.canonical()}}
+    store = Store(folder)
+    store.write_launch(launch | {"time": "2026-01-01", "seeds": [0, 1]})
+    assert "Seeds were added later" not in [each.title for each in notices(Analysis(read([folder])))]
+    store.write_launch(launch | {"time": "2026-01-02", "seeds": [0, 1, 2, 3]})
+    (notice,) = [each for each in notices(Analysis(read([folder]))) if each.title == "Seeds were added later"]
+    assert notice.lines[0].startswith("A later launch added 2 seeds (2, 3)")
