@@ -146,7 +146,12 @@ def cost_table(results: Results) -> Table:
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=bool(results.runs["leaks"].any()),
-        extra=tuple(
-            name for place, name in enumerate(head) if place and len({row[place].text for row in rows}) == 1
+        extra=(
+            *names,
+            *(
+                name
+                for place, name in enumerate(head)
+                if place and len({row[place].text for row in rows}) == 1
+            ),
         ),
     )

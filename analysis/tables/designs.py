@@ -65,6 +65,7 @@ def ablation_table(factorial: Factorial, told: Comparisons) -> Table:
         reference=order.index(panel.reference),
         leaks=panel.leaks,
         badge=panel.badge,
+        extra=("seeds", "first session", "PD", "RPD"),
     )
 
 

@@ -39,7 +39,7 @@ def search_tables(searches: Searches) -> Iterator[Table]:
             caption=(
                 f"Validation is {search['objective']} in percent, averaged over seeds "
                 f"{', '.join(map(str, search['seeds']))}, on validation nodes. As the best of "
-                "many samples it is too optimistic. The other tables therefore use fresh seeds."
+                "many samples it is too optimistic. The other tables therefore use other seeds."
             ),
             columns=["search", "samples", "validation", *["defaults"] * defaults, *keys],
             rows=rows,
@@ -47,6 +47,7 @@ def search_tables(searches: Searches) -> Iterator[Table]:
                 [_numbers(cell) for cell in (*search["cells"], *map(_earlier, search["earlier"]))]
             ),
             notes=[*notes, *search["overlap"]],
+            extra=("samples",),
         )
 
 
