@@ -168,6 +168,7 @@ def test_the_references_are_explored_with_the_numbers_of_their_tables(
         assert page[label]["minus reference"] == row["last minus reference"]
         assert page[label]["verdict"] == row["verdict"]
     assert texts(browser, "#classes-words") == ["This page has no scores by class of these runs."]
+    assert not find(browser, ".pair").is_displayed()  # no predictions
 
 
 @pytest.mark.parametrize(
