@@ -19,10 +19,20 @@ from analysis.tables.across import Across, compared_effects, compared_methods
 from analysis.tables.cells import exceeded, oracle_words
 from analysis.tables.margins import margins
 from analysis.tables.over_datasets import FEWEST_FOR_TESTS, friedman_words, limit_words, paired_tests
-from analysis.words import a_look, are, by_verdict, datasets_words, listed, points, some, standing_words
+from analysis.words import (
+    a_look,
+    are,
+    by_verdict,
+    datasets_words,
+    listed,
+    points,
+    sentence,
+    some,
+    standing_words,
+)
 
 MOST_OF_A_KIND = 4
-SOME = "decided on some datasets only"
+SOME = "conclusive on some datasets only"
 ORDER = (BETTER, WORSE, EQUIVALENT, SOME)  # of verdicts; the others follow
 
 
@@ -132,7 +142,7 @@ def _across(analysis: Analysis) -> Iterator[Finding]:
         if rivals:
             words = f"{start}, compared with {reference} at the last session: {_agreement(rivals)}"
             yield Finding("across methods", _agreed(rivals) | {"reference": reference}, words)
-    for moment, when in MOMENTS.items():
+    for moment, when in reversed(MOMENTS.items()):
         for name, effects in compared_effects(analysis, moment).items():
             words = f"{start}, effects at {when}{f', {name}' if name else ''}: {_agreement(effects)}"
             yield Finding("across effects", _agreed(effects) | {"moment": moment, "name": name}, words)
@@ -143,7 +153,7 @@ def _agreed(compared: list[Across]) -> dict[str, Any]:
 
 
 def _agreement(compared: list[Across]) -> str:
-    """Return "GPIL is positive on all. NLA and TLA are decided on some datasets only."."""
+    """Return "GPIL is positive on all. NLA and TLA are conclusive on some datasets only."."""
     short = {}
     for each in compared:
         whole = [word for word, there in each.verdicts.items() if len(there) == len(each.found)]
@@ -157,7 +167,7 @@ def _are(verdicts: Mapping[str, str]) -> str:
     for name, verdict in verdicts.items():
         groups.setdefault(verdict, []).append(name)
     return " ".join(
-        f"{some(groups[verdict])} {are(groups[verdict])} {verdict}."
+        sentence(f"{some(groups[verdict])} {are(groups[verdict])} {verdict}.")
         for verdict in sorted(
             groups, key=lambda verdict: [verdict.startswith(word) for word in ORDER], reverse=True
         )
@@ -242,7 +252,7 @@ def _change(kind: str, values: Mapping[str, Any], what: str, found: Mapping[str,
         for moment, each in found.items()
     ]
     text = f"{what} is {', and '.join(parts)}."
-    return Finding(kind, {**values, **found}, text[0].upper() + text[1:])
+    return Finding(kind, {**values, **found}, sentence(text))
 
 
 def _best(analysis: Analysis) -> Iterator[Finding]:
@@ -302,7 +312,7 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
         }
         counts = Counter(test.verdict for test in tests.values())
         parts = {
-            "{} {change} accuracy at the last session": counts[BETTER] + counts[WORSE],
+            "{} {are} significantly better or worse at the last session": counts[BETTER] + counts[WORSE],
             "{} {are} equivalent to the reference": counts[EQUIVALENT],
             "{} {are} inconclusive": counts[INCONCLUSIVE],
             "{} {have} too few seeds to test": counts[TOO_FEW],
@@ -320,7 +330,7 @@ def _one_at_a_time(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _counts(parts: Mapping[str, int], what: str) -> str:
-    """Return "Of 9 values, 2 change accuracy and 7 are inconclusive." from counts by words."""
+    """Return "Of 9 values, 2 are equivalent and 7 are inconclusive." from counts by words."""
     said = {words: count for words, count in parts.items() if count}
     if len(said) == 1:
         ((words, count),) = said.items()
@@ -333,7 +343,7 @@ def _counts(parts: Mapping[str, int], what: str) -> str:
 
 def _agreeing(words: str, subject: str, count: int) -> str:
     """Return `words` about a subject, with a verb for one or for several."""
-    verbs = {"are": "is", "have": "has", "change": "changes"}
+    verbs = {"are": "is", "have": "has"}
     return words.format(subject, **{verb: one if count == 1 else verb for verb, one in verbs.items()})
 
 

@@ -100,6 +100,12 @@ def standing_words(groups: Mapping[str, list[str]]) -> str:
     return "; ".join(STANDING[verdict].format(some(names)) for verdict, names in groups.items())
 
 
+def sentence(text: str) -> str:
+    """Return `text` with a capital letter at its beginning, unless that is a name such as "iCaRL"."""
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
 def some(labels: list[str], most: int = 4) -> str:
     """Return all of a few labels, or the first of many and the number of others."""
     if len(labels) <= most:

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.configs import REVISION, with_fixed_settings, with_short_names
+from analysis.data.labels import is_absent, setting_words
 from analysis.data.results import (
     CURVES,
     IN_EVERY_TITLE,
@@ -40,11 +41,13 @@ from analysis.data.searches import (
 from analysis.data.traits import told_apart, with_traits
 from hagmeta.common.errors import UserError, choose
 from hagmeta.common.plugins.identity import without_hash
+from hagmeta.common.records.differences import differing
 from hagmeta.common.records.metrics import MetricDeclaration, from_record
 from hagmeta.common.records.records import OfOtherVersion, OpenRecord, StudyFolder, opened, read_record
 from hagmeta.common.settings.scopes import Scopes, scopes_in
 
 ENVIRONMENT = ("device", "seeds_in_pack", "peak_gpu_bytes", "peak_memory_bytes", "torch", "commit")
+IN_EVERY_NAME = ("dataset", "method", "protocol")  # of a missing run, next to what varies
 OF_A_LAUNCH = ("space", "description", "command", "time", "configs", "seeds")
 
 
@@ -208,11 +211,15 @@ def _launches(study: StudyFolder) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _missing(launch: dict[str, Any], found: set[tuple[str, int]]) -> Iterator[Lost]:
-    for name, config in launch["configs"].items():
+    configs = launch["configs"]
+    varied = [] if launch.get("search") else differing(list(configs.values()), Scopes((), ()))
+    for name, config in configs.items():
         left = [seed for seed in launch["seeds"] if (name, seed) not in found]
         if left:
-            what = ", ".join(str(config[key]) for key in ("dataset", "method", "protocol") if key in config)
-            words = f"{what} (configuration {name}): seeds {', '.join(map(str, left))}"
+            what = [str(config[key]) for key in IN_EVERY_NAME if key in config]
+            own = [key for key in varied if key not in IN_EVERY_NAME and not is_absent(config.get(key))]
+            what += [setting_words(key, config[key]) for key in own]
+            words = f"{', '.join(what)} (configuration {name}): seeds {', '.join(map(str, left))}"
             yield Lost(words, config)
 
 

@@ -29,7 +29,7 @@ def draw(analysis: Analysis) -> Iterator[Drawing]:
     # The first factorial of each panel comes before the second of any.
     numbered.sort(key=lambda pair: (pair[1].panel.leaks, pair[0]))
     found = [each for _, each in numbered]
-    rest = summary.left_out(MOST, len(found), "factorials")
+    rest = summary.left_out(MOST, len(found), "factorial designs")
     for each in found[:MOST]:
         seeds = len(pd.DataFrame(each.cells("last")).dropna())
         if seeds:
@@ -62,7 +62,7 @@ def _effects(factorial: Factorial, analysis: Analysis, seeds: int, rest: str) ->
     count = len(factorial.cells("last"))
     who = "one seed that has" if seeds == 1 else f"{seeds} seeds that have"
     caption = (
-        f"Main effects of {', '.join(factorial.names)} (above the dotted line) and their interactions (below"
+        f"Main effects of {listed(factorial.names)} (above the dotted line) and their interactions (below"
         " it), at session 0 and at the last session, sorted by their size at the last session. Dots are"
         f" means and bars simultaneous intervals over the {who} all {count} combinations. An interaction is"
         " half the change that one setting makes to the effect of another. An asterisk marks significant"
@@ -80,7 +80,8 @@ def _effects(factorial: Factorial, analysis: Analysis, seeds: int, rest: str) ->
 def _not_here(factorial: Factorial, analysis: Analysis) -> str:
     """Return which settings of the report vary but are not in this figure, and where they are compared."""
     results, runs = analysis.results, factorial.runs
-    apart = [key for key in results.varied() if key in results.scopes.both and key != "dataset"]
+    here = results.runs[results.runs["dataset"].isin(runs["dataset"])]
+    apart = [key for key in results.varied() if key in results.scopes.both and here[key].nunique() > 1]
     others = [key for key in apart if runs[key].nunique(dropna=False) == 1]
     if not others:
         return ""

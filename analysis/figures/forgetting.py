@@ -83,9 +83,9 @@ def _matrices(panel: Panel, rest: str) -> Drawing:
     caption = (
         "Accuracy after each session (rows) on the test nodes of the classes that arrived in each session"
         ' (columns). "Known" means the classes of session 0. Values are means over'
-        f" {summary.seeds_of(both)} per configuration. Lighter is higher, on one scale. Read down a column to"
-        " see how those classes are forgotten or improve. The diagonal shows the accuracy on the new classes"
-        f" of each session.{summary.warning(panel)}{rest}"
+        f" {summary.seeds_of(both)} per configuration. All cells share one colour scale. Read down a"
+        " column to see how those classes are forgotten or improve. The diagonal shows the accuracy on the"
+        f" new classes of each session.{summary.warning(panel)}{rest}"
     )
     title = f"Forgetting by session: {panel.title}"
     return Drawing(f"matrix-{panel.slug}", "forgetting", title, caption, figure, panel.leaks)

@@ -18,7 +18,8 @@ from analysis.references.place import Placed, Standing
 from analysis.references.tables import SEE
 from analysis.statistics.inference import BETTER, EQUIVALENT, WORSE
 from analysis.tables.cost import ABOUT, charged, front, machine
-from analysis.tables.panels import metric_ranks, metric_tables, order_words
+from analysis.tables.panels import metric_ranks, metric_tables, over_sessions
+from analysis.words import listed
 
 FEWEST, MOST_ROWS = 3, 24  # configurations
 
@@ -50,10 +51,11 @@ def _ranks(panel: Panel, rest: str) -> Drawing:
     axes.set_yticklabels(axes.get_yticklabels(), rotation=0)
     axes.set_xticklabels(axes.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
     style.heading(figure, summary.heading(panel))
+    oracles = ", without oracles" if panel.oracles else ""
     caption = (
-        f"Rank of each configuration by each metric, without oracles; 1 is the best. Ranks use means over"
-        f" {summary.seeds_of(panel.runs)} at the last session, and over all sessions for average, forgetting"
-        f" and BWT. They are not tested. {order_words(panel, tables)} Rows that change colour depend on the"
+        f"Rank of each configuration by each metric{oracles}; 1 is the best. Ranks use means over"
+        f" {summary.seeds_of(panel.runs)} at the last session, and over all sessions for"
+        f" {listed(over_sessions(tables))}. They are not tested. Rows that change colour depend on the"
         f" metric.{summary.warning(panel)}{rest}"
     )
     title = f"Ranks by metric: {panel.title}"

@@ -14,9 +14,10 @@ from analysis.figures import style, summary
 from analysis.figures.style import Drawing
 from analysis.statistics.over_datasets import OverDatasets
 from analysis.tables.over_datasets import friedman_words, rating_words
-from analysis.words import listed, some
+from analysis.words import are, listed, some
 
 MOST_PROFILES = 12  # the legend has no room for more
+MOST_NUMBERS = 20  # methods whose pairs have legible numbers in their cells
 WITHIN = np.linspace(0, 20, 201)  # points below the best
 
 
@@ -53,11 +54,12 @@ def _critical(found: OverDatasets) -> Drawing:
     style.heading(figure, f"critical difference {far:.1f} ranks")
     count = len(found.scores)
     apart = found.apart
-    said = some(apart) if apart else "no other method"
+    worse = f"{some(apart)} {are(apart)}" if apart else "No other method is"
     caption = (
         f"Mean ranks (dots) over {count} datasets, by means over seeds. Bars show the critical difference of "
-        "Nemenyi's test at 5 %. The test separates a method from all methods beyond the end of its bar. It "
-        f"separates {ranks.index[0]} from {said}. {friedman_words(found)} This p is rough with few datasets."
+        "Nemenyi's test at 5 %. Methods beyond the end of a bar are significantly worse than its method. "
+        f"{worse} significantly worse than {ranks.index[0]}. {friedman_words(found)} This p is rough with "
+        "few datasets."
     )
     return _named(found, "ranks", "Mean ranks and critical difference", caption, figure)
 
@@ -69,23 +71,24 @@ def _improvement(found: OverDatasets) -> Drawing:
     figure, ((axes,),) = style.grid(1, 1, 1.2 + 0.3 * len(order))
     mask = np.eye(len(order), dtype=bool)
     bar = {"label": "seeds with the row above (%)", "shrink": 0.7}
+    crowded = len(order) > MOST_NUMBERS
     options: dict[str, Any] = {
         "vmin": 0,
         "vmax": 100,
         "cmap": "RdBu",
         "annot_kws": {"fontsize": min(7.5, 125 / len(order))},
     }
-    sns.heatmap(shares, ax=axes, mask=mask, annot=True, fmt=".0f", cbar_kws=bar, **options)
+    sns.heatmap(shares, ax=axes, mask=mask, annot=not crowded, fmt=".0f", cbar_kws=bar, **options)
     style.bare(axes)
     numbers = range(1, len(order) + 1)
     axes.set_ylabel("")
     axes.set_xlabel("the same methods, by number")
-    axes.set_xticklabels(map(str, numbers), rotation=0)
+    axes.set_xticklabels(map(str, numbers), rotation=90 * crowded)
     axes.set_yticklabels(
         [f"{_short(name)}  {row}" for row, name in zip(numbers, order, strict=True)], rotation=0
     )
     caption = (
-        "How often the method of the row is above the method of the column with the same seed. Each number is"
+        "How often the method of the row is above the method of the column with the same seed. Each cell is"
         " the share of seeds, averaged over datasets; ties count half. There are no intervals."
     )
     return _named(found, "improvement", "Probability of improvement, all pairs", caption, figure)

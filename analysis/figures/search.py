@@ -69,7 +69,7 @@ def drawing_of(search: Search, kind: str, title: str, caption: str, figure: Figu
     name = summary.slug("search", kind, search.name)
     if search.others:
         caption += f" Not drawn: {search.others} more searches of this study."
-    return Drawing(name, "hyperparameters", f"{title}: {search.name}", caption, figure)
+    return Drawing(name, "search", f"{title}: {search.name}", caption, figure)
 
 
 def marks(points: Any) -> None:

@@ -75,7 +75,7 @@ def _multiples(words: str, runs: pd.DataFrame, results: Results, rest: str) -> D
         " number of new classes per session, and K the number of labelled nodes per class."
         f" {summary.band_words(runs)} With a larger N, the same classes arrive in fewer sessions, so compare"
         " only panels with the same N, or lines within a"
-        f" panel.{summary.left_out(len(drawn), len(settings))}{more}{rest}"
+        f" panel.{summary.left_out(len(drawn), len(settings), 'combinations of N and K')}{more}{rest}"
     )
     title = f"Session curves for each N-way K-shot setting: {words}"
     return Drawing(
@@ -157,7 +157,7 @@ def heat(words: str, name: str, runs: pd.DataFrame) -> Drawing:
     style.heading(figure, summary.with_leak(f"{name}: {words}", summary.any_leak(runs)))
     caption = (
         f"{name}: mean accuracy in percent for each N and K, over {summary.seeds_of(runs)}. Numbers after ±"
-        " are half of Student's 95 % interval. Lighter cells are higher. The two maps have different scales."
+        " are half of Student's 95 % interval. The two maps have different colour scales."
     )
     title = f"Accuracy for each N and K: {name}, {words}"
     return Drawing(

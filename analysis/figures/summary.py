@@ -73,7 +73,7 @@ def warning(panel: Panel) -> str:
     return "".join(f" {sentence}" for sentence in words)
 
 
-def left_out(drawn: int, there: int, what: str = "settings") -> str:
+def left_out(drawn: int, there: int, what: str = "tasks") -> str:
     """Return a sentence for captions if not everything is drawn."""
     if drawn >= there:
         return ""

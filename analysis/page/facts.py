@@ -42,7 +42,7 @@ def facts(analysis: Analysis) -> list[Fact]:
         Fact("compute time", f"{hours:.2f} hours of training and evaluation"),
         Fact("device", _listed(runs["device"])),
         Fact("torch", _listed(runs["torch"])),
-        Fact("commit", _listed(runs["commit"].map(lambda name: "unknown" if pd.isna(name) else name[:12]))),
+        Fact("commit", _listed(_commits(runs))),
     ]
     found = [fact for fact in found if fact.value]
     named = ((launch["space"], launch["description"]) for launch in results.launches)
@@ -89,7 +89,9 @@ def notices(analysis: Analysis) -> list[Notice]:
     """Return warnings to read before the results: lost runs, doubtful assumptions and mixed versions."""
     runs, found = analysis.results.runs, lost_runs(analysis)
     mixed = [
-        f"{key}: {_listed(runs[key].map(str))}" for key in VERSION if runs[key].nunique(dropna=False) > 1
+        f"{key}: {_listed(_commits(runs) if key == 'commit' else runs[key].map(str))}"
+        for key in VERSION
+        if runs[key].nunique(dropna=False) > 1
     ]
     if by := analysis.results.by:
         found.insert(0, Notice(f"Another choice of comparisons: --by {' --by '.join(by)}", [ANOTHER_FAMILY]))
@@ -104,12 +106,32 @@ def lost_runs(analysis: Analysis) -> list[Notice]:
     lines_of = {
         "Failed runs": [lost.words for lost in results.failed],
         "Planned runs that are missing": [lost.words for lost in results.missing],
+        "Seeds were added later": _added_seeds(results),
         "Damaged files, left out": results.damaged,
         "Runs with different results in two folders": results.conflicts,
         "Different graphs with the same dataset name": results.graphs,
         "Differences are not symmetric": _asymmetry(analysis.comparisons.asymmetry),
     }
     return [Notice(title, lines) for title, lines in lines_of.items() if lines]
+
+
+def _added_seeds(results: Results) -> list[str]:
+    """Return a warning if a launch repeated configurations of an earlier one with more seeds."""
+    before: dict[str, set[int]] = {}
+    added: set[int] = set()
+    for launch in sorted(results.launches, key=lambda launch: str(launch["time"])):
+        for config in () if launch.get("search") else launch["configs"]:
+            known = before.setdefault(config, set())
+            added |= {*launch["seeds"]} - known if known else set()
+            known.update(launch["seeds"])
+    if not added:
+        return []
+    seeds = ", ".join(map(str, sorted(added)))
+    return [
+        f"A later launch added {count_of_seeds(len(added))} ({seeds}) to earlier ones. The tests assume "
+        "that the number of seeds was fixed in advance. If the first results led to more seeds, more "
+        "verdicts can be false than stated."
+    ]
 
 
 def _asymmetry(p: float) -> list[str]:
@@ -131,7 +153,7 @@ def title_of(results: Results, study: str) -> str:
     """Return the study and its datasets; `study` replaces the name in the records."""
     """Return the study and its datasets; `study` replaces the name in the records."""
     datasets = list(dict.fromkeys(results.runs["dataset"]))
-    return f"{study or _listed(results.runs['study'])} on {datasets_words(datasets)}"
+    return f"{study or _listed(results.runs['study']).replace('_', ' ')} on {datasets_words(datasets)}"
 
 
 def seeds_of(results: Results) -> str:
@@ -168,6 +190,12 @@ def short_titles(results: Results) -> dict[str, str]:
         own = [word for word in words[panel.title] if word not in common] if datasets[dataset] > 1 else []
         found[panel.title] = ", ".join([dataset, *own])
     return found
+
+
+def _commits(runs: pd.DataFrame) -> pd.Series:
+    """Return the first digits of each commit, and the "+" of a changed checkout."""
+    names = runs["commit"].fillna("unknown")
+    return names.str[:12] + names.str[12:].str.extract(r"(\+)$", expand=False).fillna("")
 
 
 def _listed(values: Iterable[object]) -> str:

@@ -21,9 +21,10 @@ from analysis.tables.table import Cell, Table
 TEMPLATES = Path(__file__).parent / "templates"
 # In the order of the page. The question of a study comes first: what its own design varies.
 SECTIONS = {
-    "landing": "Where it lands",
+    "landing": "Rank among the references",
     "ablation": "Effects of settings",
     "settings": "N-way and K-shot",
+    "search": "Hyperparameter search",
     "hyperparameters": "Hyperparameters",
     "datasets": "Ranking over datasets",
     "protocol": "Strict and released protocol",
@@ -36,17 +37,17 @@ SECTIONS = {
     "attention": "Attention weights",
     "cost": "Cost",
 }
-TABLES_FIRST = ("comparison",)  # here a table is the answer
+TABLES_FIRST = ("comparison", "search")  # here a table is the answer
 FOLDED = ("forgetting", "attention", "cost")  # sections that few readers need
-ABOUT_SECTIONS = {
-    "ablation": (
-        "GPIL: training on pseudo-incremental episodes (graph pseudo incremental learning). "
-        "NLA: attention over the support nodes of a class (node-level attention). "
-        "TLA: attention over tasks (task-level attention)."
-    )
+ABBREVIATIONS = {  # explained in a section whose figures or tables name them
+    "GPIL": "training on pseudo-incremental episodes (graph pseudo incremental learning)",
+    "NLA": "attention over the support nodes of a class (node-level attention)",
+    "TLA": "attention over tasks (task-level attention)",
 }
+EXPLAINED_IN = "ablation"
 TABLE_FILES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX"}
 FINDINGS = 6  # further findings are folded
+FEW_TABLES = 6  # sections with more tables, each of one row, are folded
 CAPTION = 200  # characters of a caption; the sentences behind them are folded
 NOTICE_LINES = 5  # further lines of a notice are folded
 FILTER_ROWS = 6  # tables with more rows get a filter
@@ -55,6 +56,7 @@ SHORT_ROWS = 12  # tables with at most these rows are not split between printed 
 SMALL_TYPE = 95  # characters: wider tables are printed in small type
 SIDEWAYS = 130  # characters: wider tables are printed on landscape pages
 PHONE_LABEL = 14  # characters: longer labels in the first column wrap on phones
+WORDS = 24  # characters: longer texts in cells wrap
 LONG_LABEL = 36  # characters: longer labels in the first column wrap everywhere
 FIGURE_SCALE = 1.2  # scales the 9 pt type of figures to the size of the type in tables
 TALL_FIGURE = 0.8  # height / width: two flatter figures fit on a printed page
@@ -165,6 +167,14 @@ class _Column:
     numeric: bool  # sorted by number
     right: bool  # aligned to the right
     extra: bool  # not shown on phones
+    words: bool  # long text that may wrap
+
+    @property
+    def classes(self) -> str:
+        """Return the CSS classes of the column."""
+        return " ".join(
+            css for css, holds in {"n": self.right, "extra": self.extra, "words": self.words}.items() if holds
+        )
 
 
 @dataclass(frozen=True)
@@ -230,11 +240,19 @@ class _Section:
 
     @property
     def folded(self) -> bool:
-        return self.name in FOLDED
+        """Return whether few readers need this section: also many tables of one row, as for N and K."""
+        small = len(self.grids) > FEW_TABLES and all(len(grid.table.rows) == 1 for grid in self.grids)
+        return self.name in FOLDED or small
 
     @property
     def about(self) -> str:
-        return ABOUT_SECTIONS.get(self.name, "")
+        """Return what the abbreviations in the captions and tables of a section mean."""
+        if self.name != EXPLAINED_IN:
+            return ""
+        cells = [cell.text for grid in self.grids for row in grid.table.rows for cell in row]
+        columns = [name for grid in self.grids for name in grid.table.columns]
+        shown = " ".join([*(item.title + item.caption for item in self.items), *columns, *cells])
+        return " ".join(f"{name}: {words}." for name, words in ABBREVIATIONS.items() if name in shown)
 
 
 def render(page: Page) -> str:
@@ -387,7 +405,8 @@ def _column(name: str, cells: Sequence[Cell], extra: bool) -> _Column:
     known = [cell for cell in cells if cell.value is not None]
     numeric = bool(known) and all(isinstance(cell.value, Real) for cell in known)
     digits = any(re.search(r"\d", cell.text) for cell in known)
-    return _Column(name, numeric, numeric and digits, extra)
+    words = not numeric and any(len(cell.text) > WORDS for cell in cells)
+    return _Column(name, numeric, numeric and digits, extra, words)
 
 
 def sort_key(cell: Cell, numeric: bool) -> str | None:

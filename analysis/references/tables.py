@@ -19,7 +19,7 @@ from analysis.tables.over_datasets import rating_table
 from analysis.tables.table import Cell, Table
 from analysis.words import a_look, listed
 
-SEE = "The table of where it lands says how differences were tested."
+SEE = "The first table says how differences were tested."
 VERDICTS = (BETTER, EQUIVALENT, INCONCLUSIVE, WORSE)
 
 
@@ -39,6 +39,7 @@ def compare_tables(placed: Placed) -> Iterator[Table]:
 def landing_table(placed: Placed, label: str) -> Table:
     """Return one row per graph: the rank, the best reference, and how many have each verdict."""
     standings = placed.of(label)
+    counted = [verdict.removeprefix("significantly ") for verdict in VERDICTS]
     rows, numbers = [], []
     for each in standings:
         last = each.panel.by_seed("last")
@@ -64,18 +65,20 @@ def landing_table(placed: Placed, label: str) -> Table:
     return Table(
         name=slug("landing", label),
         section="landing",
-        title=f"Where {label} lands",
+        title=f"Rank of {label}",
         caption=(
             f"{INTERVAL} {DIFFERENCES} Ranks are among the references and {label}, without oracles. The best "
-            "reference has the highest mean. The last four columns count references by verdict. "
+            "reference has the highest mean. The last four columns count the references by verdict: it is "
+            "significantly better than them, equivalent, inconclusive or significantly worse. "
             f"{placed.analysis.comparisons.reference.words}"
         ),
         columns=[
             *("graph", "rank", "accuracy", "best reference", "its accuracy", "difference", "verdict"),
-            *VERDICTS,
+            *counted,
         ],
         rows=rows,
         numbers=pd.DataFrame(numbers),
+        extra=("best reference", "its accuracy", *counted),
         badge=a_look(max(each.lead.seeds for each in standings)),
     )
 
@@ -164,6 +167,7 @@ def graph_table(standing: Standing) -> Table:
         reference=ordered.index(label),
         reference_badge="yours",
         badge=a_look(standing.lead.seeds),
+        extra=("average", "seconds per seed"),
     )
 
 

@@ -161,6 +161,8 @@ class Family:
                 "maximum, simultaneous intervals)."
             )
         level = f"{100 * (1 - self.alpha):.2f}".rstrip("0").rstrip(".")
+        if self.tested == 1:
+            return f"The interval has the level {level} % (t-test)."
         verdicts = "is 1 verdict" if self.decided == 1 else f"are {self.decided} verdicts"
         return (
             f"The intervals have the level {level} %, because there {verdicts} among {self.tested} "

@@ -28,6 +28,7 @@ PRETRAINING = (
     *("learning_rate", "weight_decay", "pretrain_epochs", "pretrain_patience"),
 )
 WHERE = ("dataset", "protocol", "n_way", "k_shot", "device")
+PHASES = {"seconds_gpil": "GPIL"}  # columns that are not named after their phase
 IN_COLUMNS = (*WHERE, "sessions")  # shown in columns or implied by N; other settings are named after N and K
 ABOUT = (
     "Seconds are the share of one seed in the time of the seeds that ran at once, averaged over the seeds. "
@@ -125,7 +126,7 @@ def cost_table(results: Results) -> Table:
             | {"peak_memory_bytes": memory}
             | {name: cell.value for name, cell in more.items()}
         )
-    names = [name.removeprefix("seconds_") for name in phases]
+    names = [PHASES.get(name, name.removeprefix("seconds_")) for name in phases]
     head = ["configuration", "dataset", "protocol", "setting", "device", "seeds at once"]
     return Table(
         name="cost",
@@ -145,4 +146,12 @@ def cost_table(results: Results) -> Table:
         rows=rows,
         numbers=pd.DataFrame(numbers),
         leaks=bool(results.runs["leaks"].any()),
+        extra=(
+            *names,
+            *(
+                name
+                for place, name in enumerate(head)
+                if place and len({row[place].text for row in rows}) == 1
+            ),
+        ),
     )

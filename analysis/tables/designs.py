@@ -65,6 +65,7 @@ def ablation_table(factorial: Factorial, told: Comparisons) -> Table:
         reference=order.index(panel.reference),
         leaks=panel.leaks,
         badge=panel.badge,
+        extra=("seeds", "first session", "PD", "RPD"),
     )
 
 
@@ -87,6 +88,7 @@ def effects_table(factorial: Factorial, told: Comparisons) -> Table:
     detects = ""
     if any(": detects " in cell.text for row in rows for cell in row):
         detects = f' "Detects" is the smallest effect that the test finds with {100 * POWER:.0f} % power.'
+    first = "session 0", "verdict at session 0"
     notes = [
         f"At {MOMENTS[moment]}, {len(same)} of {len(moments[moment])} effects equal another effect for every "
         f"seed. They are tested once: {', '.join(f'{one} = {other}' for one, other in same.items())}."
@@ -103,12 +105,13 @@ def effects_table(factorial: Factorial, told: Comparisons) -> Table:
             f"setting makes to the effect of another. {told.effects[factorial.title, 'last'].words}{detects}"
             f"{factorial.about}"
         ),
-        columns=["effect", *(column for when in MOMENTS.values() for column in (when, "verdict"))],
+        columns=["effect", *first, "last session", "verdict"],
         rows=rows,
         numbers=pd.DataFrame(numbers),
         notes=[*notes, *notes_of(panel, told)],
         leaks=panel.leaks,
         badge=panel.badge,
+        extra=first,
     )
 
 
@@ -195,7 +198,7 @@ def shots_tables(analysis: Analysis) -> Iterator[Table]:
                 title=f"What more labels gain: {where}",
                 caption=(
                     "Each configuration with the largest K minus itself with the smallest K. "
-                    f"{DIFFERENCES} {tests.words}"
+                    f"{QUERIES if runs['query_shot'].nunique() > 1 else ''}{DIFFERENCES} {tests.words}"
                 ),
                 columns=["configuration", "N", "K", "difference", "verdict"],
                 rows=rows,
@@ -238,10 +241,11 @@ def protocol_tables(analysis: Analysis) -> Iterator[Table]:
 
 def _level_cell(level: Any) -> Cell:
     if isinstance(level, (bool, np.bool_)):
-        return Cell("yes" if level else "", float(level))
+        return Cell("on" if level else "off", float(level))
     return Cell(readable(level), level)
 
 
+QUERIES = "K also sets the number of training queries per class (query_shot). "
 CHANCE = "Ranks of means are not tested. Methods with close means can swap ranks by chance."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -53,7 +53,11 @@ AT_THE_LAST_SESSION = {each.title: each.name for each in BUILT_IN if each.shown 
 OVER_ALL_SESSIONS = {each.title: each.name for each in BUILT_IN if each.name in PER_RUN}
 TOLD_AT_THE_LAST_SESSION = {each.title: each.name for each in DIAGNOSTICS if each.shown}
 LOW_IS_GOOD = [each.title for each in (*BUILT_IN, *DIAGNOSTICS) if not each.higher_is_better]
-ABOUT_SIDES = "base and novel are accuracies at the last session, on classes of session 0 and on later ones."
+ABOUT_SIDES = "Base and novel are accuracies at the last session, on classes of session 0 and on later ones."
+ABOUT_BWT = (
+    " BWT (backward transfer) is the final accuracy of each earlier task minus its accuracy when it arrived, "
+    "averaged over tasks."
+)
 CALIBRATION = "calibration error"
 ABOUT_CALIBRATION = (
     " Calibration error is the mean gap between the confidence and the accuracy of predictions, over bins of "
@@ -214,13 +218,12 @@ def metrics_table(panel: Panel, told: Comparisons) -> Table:
         section=_section(panel),
         title=f"All metrics: {panel.title}",
         caption=(
-            f"{INTERVAL} Metrics are measured at the last session; average, forgetting and BWT cover all "
+            f"{INTERVAL} Metrics are measured at the last session; {listed(over_sessions(tables))} cover all "
             "sessions. Accuracy gives each query the same weight, macro metrics each class seen so far. Base "
             "classes are those known at session 0, and novel classes all later ones. Harmonic is the "
             "harmonic mean of both accuracies. Forgetting is the best earlier accuracy of each task minus "
-            "its final one, averaged over tasks (lower is better, and it can be negative). BWT (backward "
-            "transfer) is the final accuracy of each earlier task minus its accuracy when it arrived, "
-            "averaged over tasks."
+            "its final one, averaged over tasks (lower is better, and it can be negative)."
+            f"{ABOUT_BWT if 'BWT' in tables else ''}"
             f"{ABOUT_CALIBRATION if CALIBRATION in tables else ''}"
             f"{ABOUT_TEMPERED if TEMPERED in tables else ''}"
         ),
@@ -244,6 +247,11 @@ def metric_tables(panel: Panel) -> dict[str, pd.DataFrame]:
         if panel.sessions[column].notna().any():
             tables[name] = panel.by_seed(column, last)
     return tables
+
+
+def over_sessions(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Return the metrics in `tables` that cover all sessions."""
+    return [name for name in ("average", *OVER_ALL_SESSIONS) if name in tables]
 
 
 def other_metrics_table(panel: Panel, others: Sequence[MetricDeclaration], told: Comparisons) -> Table | None:

@@ -34,12 +34,12 @@ def search_tables(searches: Searches) -> Iterator[Table]:
             )
         yield Table(
             name=f"search-{study}",
-            section="hyperparameters",
+            section="search",
             title=f"Chosen hyperparameters: {study}",
             caption=(
                 f"Validation is {search['objective']} in percent, averaged over seeds "
                 f"{', '.join(map(str, search['seeds']))}, on validation nodes. As the best of "
-                "many samples it is too optimistic. The other tables therefore use fresh seeds."
+                "many samples it is too optimistic. The other tables therefore use other seeds."
             ),
             columns=["search", "samples", "validation", *["defaults"] * defaults, *keys],
             rows=rows,
@@ -47,6 +47,7 @@ def search_tables(searches: Searches) -> Iterator[Table]:
                 [_numbers(cell) for cell in (*search["cells"], *map(_earlier, search["earlier"]))]
             ),
             notes=[*notes, *search["overlap"]],
+            extra=("samples",),
         )
 
 
@@ -65,7 +66,7 @@ def tuning_table(analysis: Analysis) -> Table | None:
     leaks = any(each.panel.leaks for each in analysis.tuned)
     return Table(
         name="tuning",
-        section="hyperparameters",
+        section="search",
         title="Gain from tuning",
         caption=(
             "Accuracy at the last session with the default of each method, and with what its search chose. "

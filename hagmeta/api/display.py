@@ -232,7 +232,8 @@ def sessions_table(records: Sequence[Record]) -> Table:
     first = records[0]
     config = first["config"]
     parts = [part for part in ("gpil", "nla", "tla") if part in config]
-    toggles = " ".join(f"{part.upper()} {'on' if config[part] else 'off'}" for part in parts)
+    toggles = " + ".join(part.upper() for part in parts if config[part])
+    toggles = toggles or "no GPIL, NLA or TLA" * bool(parts)
     if config.get("instead_of_gpil", "nothing") != "nothing":
         toggles += f", {config['instead_of_gpil']} instead of GPIL"
     oracle = " (an oracle)" if first["oracle"] else ""

@@ -285,7 +285,7 @@ def test_equivalent_somewhere_is_not_undecided_on_all(write: Write) -> None:
         write(curves(0.5, spread=spread), dataset=dataset)
         folder = write(curves(0.5002, spread=spread), dataset=dataset, method="gpn")
     sentence = sentences(read([folder]))[0]
-    assert sentence.endswith("GPN is decided on some datasets only.")
+    assert sentence.endswith("GPN is conclusive on some datasets only.")
 
 
 def test_below_six_seeds_nothing_is_bold_or_claimed(write: Write) -> None:

@@ -730,6 +730,7 @@
   });
 
   byId("choosers").hidden = byId("page").hidden = false;
+  document.querySelector(".pair").hidden = !data.panels.some((each) => each.answers.length);
   byId("methods").open = matchMedia("(min-width: 60rem)").matches;
   makeChoosers();
   makeList();

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.comparisons import Analysis
 from analysis.data.pooled import pooled
 from analysis.data.reading import read
+from analysis.page.facts import notices
 from hagmeta.common.errors import UserError
 from hagmeta.config.run_config import RunConfig, resolve
 from study.store.store import Store
@@ -91,6 +93,17 @@ def test_failed_and_missing_runs_are_named(write: Write) -> None:
     assert missing.words == f"debian, hag-meta, strict (configuration {config.hash()}): seeds 1, 2"
 
 
+def test_missing_runs_are_named_by_what_varies(write: Write) -> None:
+    folder = write({0: CURVE})
+    configs = [resolve(RunConfig.of(sessions=2, hidden=hidden, tla=hidden > 32)) for hidden in (32, 64)]
+    launch = {"space": "x", "description": "", "command": "x", "time": "2026-01-01", "seeds": [0]}
+    store = Store(folder)
+    store.write_launch(launch | {"configs": {each.hash(): each.canonical() for each in configs}})
+    words = [lost.words for lost in read([folder]).missing]
+    assert all("hidden" in each and "TLA o" in each for each in words)
+    assert any("hidden 64, TLA on" in each for each in words)
+
+
 def test_a_failure_that_was_mended_is_none(write: Write) -> None:
     folder = write({0: CURVE})
     config = resolve(RunConfig.of(sessions=2))
@@ -154,3 +167,15 @@ def test_setting_that_is_null_is_unknown_in_titles(write: Write) -> None:
     other = reconfigured(write({0: CURVE}, study="other"), classes=None)
     titles = [panel.title for panel in read([write({0: CURVE}), other]).panels]
     assert [title.rpartition(", ")[2] for title in titles] == ["classes 12/12/27", "classes unknown"]
+
+
+def test_seeds_that_a_later_launch_added_are_noted(write: Write) -> None:
+    folder = write({seed: CURVE for seed in range(4)})
+    config = resolve(RunConfig.of(sessions=2))
+    launch = {"space": "x", "description": "", "command": "x", "configs": {config.hash(): config.canonical()}}
+    store = Store(folder)
+    store.write_launch(launch | {"time": "2026-01-01", "seeds": [0, 1]})
+    assert "Seeds were added later" not in [each.title for each in notices(Analysis(read([folder])))]
+    store.write_launch(launch | {"time": "2026-01-02", "seeds": [0, 1, 2, 3]})
+    (notice,) = [each for each in notices(Analysis(read([folder]))) if each.title == "Seeds were added later"]
+    assert notice.lines[0].startswith("A later launch added 2 seeds (2, 3)")

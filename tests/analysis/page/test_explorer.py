@@ -143,6 +143,48 @@ def test_every_number_of_the_page_is_in_the_tables(
             assert page == {label: row[title] for label, row in cells(metrics).items()}, title
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_figures")
+def test_the_references_are_explored_with_the_numbers_of_their_tables(
+    show: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    methods = ["sgc-lda", "sgc-ridge", "ranpac"]
+    where = [f"method={method}" for method in methods]
+    options = [word for each in ("dataset=foldoc", *where) for word in ("--where", each)]
+    out = tmp_path / "references"
+    assert report_main(["references", *options, "--explore", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"report: {out / 'index.html'}\n"
+    results = load_references("defaults", datasets=["foldoc"]).where({"method": methods})
+    (panel,) = results.panels
+    browser = show((out / explorer.NAME).read_text())
+    assert texts(browser, "h1") == ["Explore reference results (defaults) on foldoc"]
+    table = cells(summary_table(panel, Analysis(results).comparisons))
+    page = shown(browser)
+    assert len(page) == 3 and list(page) == list(table)
+    for label, row in table.items():
+        assert page[label]["macro accuracy"] == row["last"]
+        assert page[label]["minus reference"] == row["last minus reference"]
+        assert page[label]["verdict"] == row["verdict"]
+    assert texts(browser, "#classes-words") == ["This page has no scores by class of these runs."]
+    assert not find(browser, ".pair").is_displayed()  # no predictions
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--references", "best"], "invalid choice: 'best' (choose from 'defaults', 'tuned')"),
+        (["--where", "dataset=nowhere"], "no run has this value; expected one of amazon-computers"),
+    ],
+)
+def test_references_that_do_not_exist_are_one_line_and_write_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert report_main(["references", *options, "--out", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr()
+    assert message in told.err and told.err.count("\n") == 1 and not told.out
+    assert not (tmp_path / "out").exists()
+
+
 def _shape(told: dict[str, Any]) -> str:
     return f"{told['n_way']}-way {told['k_shot']}-shot"
 

@@ -81,6 +81,26 @@ def test_figures_come_before_tables_and_both_are_numbered(tmp_path: Path) -> Non
     assert titles == [("Figure 1", "two"), ("Table 1", "first"), ("Figure 2", "one"), ("Table 2", "second")]
 
 
+def test_many_tables_of_one_row_are_folded() -> None:
+    long = table(section="curves")
+    many = [replace(long, name=f"t{number}", rows=long.rows[:1]) for number in range(7)]
+    assert '<details class="fold">' not in page(many[:6]) and '<details class="fold">' in page(many)
+    assert '<details class="fold">' not in page([*many, long])
+
+
+def test_abbreviations_are_explained_where_they_occur() -> None:
+    html = page([table(section="ablation", title="Effects of TLA")])
+    assert "TLA: attention over tasks" in html and "GPIL: training" not in html
+    assert "TLA: attention" not in page([table(section="curves", title="Effects of TLA")])
+
+
+def test_long_texts_of_a_column_wrap() -> None:
+    rows = [[Cell("a"), Cell("inconclusive: needs 19 seeds for better"), Cell("worse")]]
+    html = page([Table("t", "curves", "T", "C", ["what", "verdict", "short"], rows, pd.DataFrame())])
+    assert '<th scope="col" class="words">verdict</th>' in html
+    assert '<th scope="col">short</th>' in html
+
+
 def test_six_findings_are_in_sight_and_the_others_are_folded() -> None:
     findings = [f"Finding {number}." for number in range(9)]
     before, folded = page(findings=findings, setting="strict", seeds="10 seeds").split("3 more findings")

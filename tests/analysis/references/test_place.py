@@ -228,7 +228,7 @@ def test_the_page(poor: Placed, own: Callable[..., Path], tmp_path: Path, patche
     )
     assert "For your paper" in text and "A sign-flip test" not in text and "the command" in text
     assert (tmp_path / "out" / "table.tex").read_text().count(r"\\") == 5  # the header and four methods
-    assert "Where Poor lands" in (tmp_path / "out/tables/landing-poor.md").read_text()
+    assert "Rank of Poor" in (tmp_path / "out/tables/landing-poor.md").read_text()
     told = (tmp_path / "out" / "paragraph.txt").read_text()
     assert paragraph(placed, "Poor") in told
     assert all(citation in told for citation in citations(placed, "Poor"))

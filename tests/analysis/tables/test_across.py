@@ -62,9 +62,8 @@ def test_effects_on_every_dataset(write: Write) -> None:
     }
     words = [text for text in sentences(results) if text.startswith("On debian and wordnet")]
     assert (
-        words[-1]
-        == "On debian and wordnet, effects at the last session: TLA is significantly better on all. "
-        "NLA is decided on some datasets only."
+        words[0] == "On debian and wordnet, effects at the last session: TLA is significantly better on all. "
+        "NLA is conclusive on some datasets only."
     )
 
 
