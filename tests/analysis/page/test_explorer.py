@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 import hagmeta
+from analysis.__main__ import main as report_main
 from analysis.comparisons import Analysis
 from analysis.data.reading import read
 from analysis.data.results import Panel, Results
 from analysis.figures.style import LOOKS
 from analysis.page import explorer
+from analysis.references.references import load_references
 from analysis.tables.cost import cost_table
 from analysis.tables.panels import metrics_table, sessions_table, summary_table
 from analysis.tables.table import Table
