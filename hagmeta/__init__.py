@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hagmeta.api.calls import load_dataset, run
     from hagmeta.api.calls import load_dataset as load
     from hagmeta.api.comparison import Comparison, compare
-    from hagmeta.api.learner import Learner
     from hagmeta.api.result import Result
     from hagmeta.api.studies import open_study, report, study
     from hagmeta.common.errors import Diverged, UserError
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from hagmeta.config.run_config import RunConfig, resolve
     from hagmeta.datasets.base import Dataset
     from hagmeta.layers.encoders.base import Encoder
+    from hagmeta.learner import Learner
     from hagmeta.methods.base import Method, MethodSettings
     from hagmeta.scenarios.metrics import Metric
 
@@ -78,7 +78,7 @@ _HOMES = {
     "hagmeta.common.traits": ("MethodTraits",),
     "hagmeta.config.run_config": ("RunConfig", "resolve"),
     "hagmeta.datasets.base": ("Dataset",),
-    "hagmeta.api.learner": ("Learner",),
+    "hagmeta.learner": ("Learner",),
     "hagmeta.methods.base": ("Method", "MethodSettings"),
     "hagmeta.layers.encoders.base": ("Encoder",),
     "hagmeta.scenarios.metrics": ("Metric",),

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if list(arguments[:1]) == ["datasets"]:
             datasets_command(arguments[1:])
         elif arguments and arguments[0] in LEARNER:
-            from hagmeta.api.learner.command import learner_command
+            from hagmeta.learner.command import learner_command
 
             learner_command(arguments[0], arguments[1:])
         else:

@@ -20,8 +20,8 @@ import hagmeta
 from analysis.data.reading import read
 from hagmeta.api import calls as api
 from hagmeta.api import result
-from hagmeta.api.learner import learner
 from hagmeta.common.records.records import StudyFolder, opened, read_record
+from hagmeta.learner import learner
 from hagmeta.scenarios.predictions import read_predictions
 
 GRAPH = "synthetic:nodes=300,edges=1200,features=40,classes=10"

@@ -13,12 +13,12 @@ import pytest
 
 from hagmeta import Learner
 from hagmeta.__main__ import RECORDS, main, write_json
-from hagmeta.api.learner.command import PREDICTIONS
-from hagmeta.api.learner.storage import LEARNER
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.outputs import Kind, check_output
 from hagmeta.datasets.command import GRAPH
 from hagmeta.datasets.formats import npz
+from hagmeta.learner.command import PREDICTIONS
+from hagmeta.learner.storage import LEARNER
 from tests.hagmeta.learner.playing import clear_graph
 
 NOTE = Kind("a note", lambda path: path.read_bytes().startswith(b"note"))

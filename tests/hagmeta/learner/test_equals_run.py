@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hagmeta import UserError
-from hagmeta.api.learner import Learner
 from hagmeta.engine.run import pretrain, train_and_evaluate
+from hagmeta.learner import Learner
 from hagmeta.methods import METHODS
 from hagmeta.scenarios.evaluator import calibration_error
 from tests.hagmeta.kinds import one_of_each_kind

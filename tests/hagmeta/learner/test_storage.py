@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.api.learner.storage import CHECKSUM, HEADER, OtherRevisionWarning, _checksum
 from hagmeta.engine.engine import EngineState
+from hagmeta.learner.storage import CHECKSUM, HEADER, OtherRevisionWarning, _checksum
 from hagmeta.methods import METHODS
 from hagmeta.testing import SMALL
 from tests.hagmeta.kinds import one_of_each_kind

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from hagmeta import Dataset, Learner, UserError
-from hagmeta.api.learner.novelty import FALSE_ALARMS, fitted_novelty, log_odds
+from hagmeta.learner.novelty import FALSE_ALARMS, fitted_novelty, log_odds
 from tests.hagmeta.learner.playing import clear_graph
 from tests.hagmeta.learner.test_learner import fitted, nodes_of
 from tests.hagmeta.learner.test_storage import assert_refused, change

@@ -25,10 +25,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from hagmeta.api.learner.evidence import Evidence
-from hagmeta.api.learner.novelty import Novelty
-from hagmeta.api.learner.state import State
-from hagmeta.api.learner.table import Columns, NodeId
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.files.files import check_writable, writing, written_whole
 from hagmeta.common.files.outputs import Kind
@@ -38,6 +34,10 @@ from hagmeta.datasets.clean import one_line, require_data_file
 from hagmeta.engine.cache import Fits
 from hagmeta.engine.engine import EngineState
 from hagmeta.layers.encoders.registry import ENCODERS
+from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.novelty import Novelty
+from hagmeta.learner.state import State
+from hagmeta.learner.table import Columns, NodeId
 from hagmeta.methods import METHODS, make_method
 from hagmeta.methods.base import Sizes
 from hagmeta.packs.pack import Parameters

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hagmeta.api.learner.learner import Learner
+from hagmeta.learner.learner import Learner
 
 __all__ = ["Learner"]

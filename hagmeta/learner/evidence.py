@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hagmeta.api.learner.table import NodeId, as_value, ids_of, listed_ids, plain
 from hagmeta.common.errors import UserError, shown
 from hagmeta.datasets.base import UNLABELLED, Dataset
 from hagmeta.datasets.labels import is_missing, is_unicode
+from hagmeta.learner.table import NodeId, as_value, ids_of, listed_ids, plain
 
 MOST_NAMED = 5  # names in a message
 LARGEST = 10**100  # of classes that are whole numbers; Python does not print very large ones

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hagmeta.api.learner.evidence import Evidence
-from hagmeta.api.learner.scenario import simulates
-from hagmeta.api.learner.table import NodeId
 from hagmeta.common.errors import UserError, shown
 from hagmeta.common.plugins.identity import without_hash
 from hagmeta.config.run_config import RunConfig
+from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.scenario import simulates
+from hagmeta.learner.table import NodeId
 from hagmeta.packs.randomness import stream
 from hagmeta.scenarios.scenario import LEAST_BASE
 from hagmeta.scenarios.splits import some_as_new

@@ -12,10 +12,21 @@ import numpy as np
 import torch
 
 from hagmeta.api.calls import Graph, as_device
-from hagmeta.api.learner.calibration import Answers, answers_of, calibrated, key_of
-from hagmeta.api.learner.evidence import check_unknown, labels_by_class, labels_by_node, own_labels
-from hagmeta.api.learner.fitting import check_classes, draw_evidence
-from hagmeta.api.learner.state import (
+from hagmeta.common.errors import UserError, shown
+from hagmeta.common.files.files import expanded
+from hagmeta.common.plugins.identity import without_hash
+from hagmeta.config.run_config import RunConfig, resolve
+from hagmeta.datasets.base import Dataset
+from hagmeta.engine.cache import Fits
+from hagmeta.engine.engine import SessionEngine
+from hagmeta.engine.options import RunOptions
+from hagmeta.engine.run import check_features, pretrain
+from hagmeta.engine.training.meta_training import meta_train
+from hagmeta.layers.encoders.registry import ENCODERS
+from hagmeta.learner.calibration import Answers, answers_of, calibrated, key_of
+from hagmeta.learner.evidence import check_unknown, labels_by_class, labels_by_node, own_labels
+from hagmeta.learner.fitting import check_classes, draw_evidence
+from hagmeta.learner.state import (
     State,
     answers,
     engine_of,
@@ -24,8 +35,8 @@ from hagmeta.api.learner.state import (
     make_context,
     new_engine,
 )
-from hagmeta.api.learner.storage import load, save
-from hagmeta.api.learner.table import (
+from hagmeta.learner.storage import load, save
+from hagmeta.learner.table import (
     Columns,
     NodeId,
     Table,
@@ -39,17 +50,6 @@ from hagmeta.api.learner.table import (
     warn_of_other_nodes,
     warn_of_unknown_features,
 )
-from hagmeta.common.errors import UserError, shown
-from hagmeta.common.files.files import expanded
-from hagmeta.common.plugins.identity import without_hash
-from hagmeta.config.run_config import RunConfig, resolve
-from hagmeta.datasets.base import Dataset
-from hagmeta.engine.cache import Fits
-from hagmeta.engine.engine import SessionEngine
-from hagmeta.engine.options import RunOptions
-from hagmeta.engine.run import check_features, pretrain
-from hagmeta.engine.training.meta_training import meta_train
-from hagmeta.layers.encoders.registry import ENCODERS
 from hagmeta.methods import METHODS
 from hagmeta.packs.capture import stream_of
 from hagmeta.packs.pack import Progress, no_progress

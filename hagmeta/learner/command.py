@@ -13,9 +13,6 @@ from rich.console import Console
 
 from hagmeta.api.calls import load_dataset, training_steps
 from hagmeta.api.display import progress_display
-from hagmeta.api.learner.evidence import check_unknown, own_labels
-from hagmeta.api.learner.learner import LIKELY, Learner
-from hagmeta.api.learner.storage import LEARNER
 from hagmeta.common.command import Parser, as_typed, parse_settings
 from hagmeta.common.errors import UserError
 from hagmeta.common.files.files import writing, written_whole
@@ -23,6 +20,9 @@ from hagmeta.common.files.outputs import Kind, check_output
 from hagmeta.datasets.base import Dataset
 from hagmeta.datasets.command import add_columns, columns_of
 from hagmeta.datasets.formats.convert import convert
+from hagmeta.learner.evidence import check_unknown, own_labels
+from hagmeta.learner.learner import LIKELY, Learner
+from hagmeta.learner.storage import LEARNER
 
 DIGITS = 6  # of probabilities
 HEADER = ("node", "class", "probability", "unknown")  # of the table that `predict` writes

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hagmeta.api.learner.evidence import Evidence
-from hagmeta.api.learner.novelty import Novelty
-from hagmeta.api.learner.scenario import make_scenario
-from hagmeta.api.learner.table import Columns, NodeId, Table
 from hagmeta.config.run_config import RunConfig, runs_in_packs
 from hagmeta.engine.cache import Fits
 from hagmeta.engine.context import Context
 from hagmeta.engine.engine import EngineState, Learnt, SessionEngine
 from hagmeta.engine.options import RunOptions
 from hagmeta.engine.runtime import Runtime
+from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.novelty import Novelty
+from hagmeta.learner.scenario import make_scenario
+from hagmeta.learner.table import Columns, NodeId, Table
 from hagmeta.methods import make_method
 from hagmeta.methods.base import Method, SessionLearning
 from hagmeta.packs.pack import Pack

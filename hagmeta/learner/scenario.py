@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from hagmeta.api.learner.evidence import Evidence
-from hagmeta.api.learner.table import Table
 from hagmeta.config.run_config import RunConfig
 from hagmeta.datasets.base import UNLABELLED
+from hagmeta.learner.evidence import Evidence
+from hagmeta.learner.table import Table
 from hagmeta.methods import METHODS
 from hagmeta.methods.base import MetaTraining
 from hagmeta.scenarios.scenario import CONTEXT, NEVER, TEST, TRAIN, VAL, ClassNodes, Scenario, Split, Stream

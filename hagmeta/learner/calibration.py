@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from hagmeta.api.learner.novelty import fitted_novelty
-from hagmeta.api.learner.state import Found, State
-from hagmeta.api.learner.table import NodeId, Table
 from hagmeta.datasets.base import Dataset
 from hagmeta.engine.scores.readout import TINY
 from hagmeta.engine.scores.temperature import fitted_temperature
+from hagmeta.learner.novelty import fitted_novelty
+from hagmeta.learner.state import Found, State
+from hagmeta.learner.table import NodeId, Table
 
 COLDEST = 0.1  # the lowest temperature of probabilities
 
