@@ -20,7 +20,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hagmeta.common.programs import check_packages
+from hagmeta.api.programs import check_packages
 from hagmeta.common.version import __version__
 
 if TYPE_CHECKING:

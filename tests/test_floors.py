@@ -39,7 +39,7 @@ ROOMS_STRANGERS = {"scenarios": {"torch"}, "common": {"torch"}}
 NEVER = {("methods", "scenarios"), ("layers", "scenarios"), ("sparse", "scenarios"), ("packs", "datasets")}
 # The public layer: inside functions, and for types, it may import what stands above hagmeta.
 FACE = {"hagmeta.__init__", "hagmeta.learner.learner"}
-FACE |= {f"hagmeta.api.{name}" for name in ("calls", "comparison", "result", "studies")}
+FACE |= {f"hagmeta.api.{name}" for name in ("calls", "comparison", "programs", "result", "studies")}
 ABOVE = {"analysis", "study", "pandas", "matplotlib"}
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 

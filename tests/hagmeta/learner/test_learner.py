@@ -16,7 +16,6 @@ import torch
 from torch_geometric.data import Data
 
 from hagmeta import Dataset, Learner, UserError
-<<<<<<< HEAD
 from hagmeta.learner.scenario import level
 from hagmeta.learner.state import learns_once
 from hagmeta.learner.table import (
@@ -25,12 +24,6 @@ from hagmeta.learner.table import (
     kept_slots,
     slots_of,
 )
-=======
-from hagmeta.learner.learner import FewSharedNodesWarning, UnknownFeaturesWarning
-from hagmeta.learner.scenario import level
-from hagmeta.learner.state import learns_once
-from hagmeta.learner.table import kept_slots, slots_of
->>>>>>> parent of 0cb345e2 (Move the learner into the Python interface)
 from hagmeta.methods import METHODS
 from tests.hagmeta.learner.playing import clear_graph, part
 
