@@ -149,9 +149,8 @@ def test_the_python_of_the_first_study_prints_what_the_page_shows(
     (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     monkeypatch.setenv("HAGMETA_HOME", str(tmp_path))
     exec(code, {})
-    # Digits differ by machine.
-    shape = [re.sub(r"\d", "0", text) for text in (capsys.readouterr().out, shown)]
-    assert shape[0].startswith(shape[1])
+    printed, expected = (re.sub(r"\d", "0", text) for text in (capsys.readouterr().out, shown))
+    assert printed.startswith(expected)  # digits may differ between machines
 
 
 def test_the_counts_of_methods_and_datasets_are_those_of_the_code() -> None:
