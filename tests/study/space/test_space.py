@@ -26,7 +26,7 @@ Write = Callable[..., str]
 LATER = ("label-spreading", "graphany", "random-encoder")
 EMBEDDED = ("debian", "metamath", "wordnet")
 SHIPPED = {path.stem: path.read_text() for path in sorted(space.FOLDER.glob("*.yaml"))}
-DOWNLOADING = ("followers", "followers_tuned", "preregistered", "preregistered_tuned")
+DOWNLOADING = ("followers", "followers_tuned", "llm4gcl", "preregistered", "preregistered_tuned")
 # A search with fewer configurations is hyperparameters.
 SMALLER = sorted(set(SHIPPED) - {"tune", "preregistered", "preregistered_tuned"})
 
@@ -436,6 +436,21 @@ def test_tuned_spaces_have_no_setting_without_effect(name: str) -> None:
         for key in case.keys() - task.keys():
             assert chosen.applies(key), (case["dataset"], case["method"], key)
             assert chosen.canonical()[key] != defaults[key], (case["dataset"], case["method"], key)
+
+
+@pytest.mark.parametrize(("dataset", "n_way", "sessions"), [("wiki-cs", 3, 2), ("ogbn-arxiv", 4, 7)])
+def test_llm4gcl_uses_every_class_of_its_graphs_in_full_sessions(
+    dataset: str, n_way: int, sessions: int
+) -> None:
+    (info,) = (info for info in sources.INFOS if info.name == dataset)
+    found = {
+        (config.classes, config.n_way, config.k_shot)
+        for config in shipped("llm4gcl").configs
+        if config.dataset == dataset
+    }
+    ((classes, way, shot),) = found
+    assert (sum(classes), classes[1], shot) == (info.classes, 0, 5)
+    assert way == n_way and classes[2] == n_way * sessions
 
 
 FRESH = ("bible", "boost", "kanji")
