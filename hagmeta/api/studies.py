@@ -51,7 +51,7 @@ class Study:
         - for a search, ``role``: ``tuned`` or ``default``;
         - every other setting that has several values within a method. Where it does not apply, the value is
           the text ``does not apply``, so that ``groupby`` keeps the row;
-        - the metrics of the session, between 0 and 1: see `Metrics </reference/metrics>`. Those that no run
+        - the metrics of the session, between 0 and 1: see `Metrics </reference/records>`. Those that no run
           has are left out;
         - ``seconds``, the time of the whole run.
 
