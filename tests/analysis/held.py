@@ -134,13 +134,13 @@ def _effect(page: Page, values: Values) -> None:
     table = page.table("effects", values["title"])
     row = next(row for row in table.rows if row[0].text == values["name"])
     for moment, when in MOMENTS.items():
-        place = table.columns.index(when)
+        place = table.columns.index(when.removeprefix("the "))
         _same(values[moment], row[place], row[place + 1])
 
 
 def _interactions(page: Page, values: Values) -> None:
     table = page.table("effects", values["title"])
-    place = table.columns.index(MOMENTS["last"])
+    place = table.columns.index("last session")
     rows = {row[0].text: row for row in table.rows}
     for name in values["names"]:
         same = rows[name][place].text.removeprefix("same as ")
