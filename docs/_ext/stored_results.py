@@ -2,7 +2,8 @@
 
 ARCHIVE is an archive, or `references-defaults` or `references-tuned`; `A+B` are two archives, and `A@x,y` are
 graphs x and y of one, whose comparisons are tested without those of other graphs. The conditions
-restrict configurations; `graphs=a,b` restricts graphs, `methods=a,b` methods, and `revision=N` our method.
+restrict configurations; `graphs=a,b` restricts graphs, `methods=a,b` methods (without `@...`), and
+`revision=N` our method.
 A value in a text is {value}`ARCHIVE VALUE [WORD]`.
 """
 
@@ -136,7 +137,7 @@ def _meets(record: OpenRecord, key: str, values: str) -> bool:
     if key == "graphs":
         return _graph(record) in values.split(",") or _file(config["dataset"]) in values.split(",")
     if key == "methods":
-        return config["method"] in values.split(",")
+        return config["method"].partition("@")[0] in values.split(",")
     if key == "revision":
         return config["method"] != OURS or str(record["revisions"]["method"]) == values
     return str(config.get(key, LEFT_OUT_AT.get(key))) == values
@@ -151,19 +152,21 @@ def _graph(record: OpenRecord) -> str:
 
 
 def _labels(records: Sequence[OpenRecord]) -> dict[str, str]:
-    """Return labels by configuration: the method, and settings where it has several configurations."""
+    """Return labels by configuration: the method, and settings if it has several on one graph."""
     first = {record["config_hash"]: record for record in records}
     several = {
-        (_graph(record), record["config"]["method"])
+        record["config"]["method"]
         for name, record in first.items()
         for other, each in first.items()
-        if name < other and _graph(record) == _graph(each) and record["traits"] == each["traits"]
+        if name < other
+        and _graph(record) == _graph(each)
+        and record["traits"]["title"] == each["traits"]["title"]
     }
     found = {}
     for name, record in first.items():
         config = record["config"]
         label = record["traits"]["title"]
-        if (_graph(record), config["method"]) in several:
+        if config["method"] in several:
             given = [key for key in record["given"] if key not in TASK]
             label = ", ".join([label, *(f"{key.replace('_', ' ')} {config[key]}" for key in given)])
         found[name] = f"**{label}** (ours)" if config["method"] == OURS else label
@@ -203,6 +206,19 @@ def main_table(runs: Runs) -> str:
         for label in order
     ]
     return _table(["", "mean", *runs.graphs], rows, 1)
+
+
+def later(runs: Runs) -> str:
+    """Return mean ranks, means and macro accuracy. Rows that lack a graph have no rank and no mean."""
+    table = runs.means()
+    whole = table.dropna()
+    over = {"rank": whole.round(10).rank(ascending=False).mean(axis=1), "mean": whole.mean(axis=1)}
+    numbers = pd.DataFrame(over, table.index)
+    rows = [
+        [label, *(_cell(value) for value in numbers.loc[label]), *_cells(table, label, table.max())]
+        for label in table.mean(axis=1).sort_values(ascending=False).index
+    ]
+    return _table(["", "mean rank", "mean", *runs.graphs], rows, 1)
 
 
 def _cells(table: pd.DataFrame, label: str, best: pd.Series) -> list[str]:
@@ -397,6 +413,7 @@ def archives() -> str:
 TABLES: Mapping[str, Callable[[Runs], str]] = {
     **{"means": means, "leads": leads, "verdicts": verdicts, "over-graphs": over_graphs},
     **{"main": main_table, "sides": sides, "controls": controls, "calibration": calibration},
+    **{"later": later},
 }
 
 
