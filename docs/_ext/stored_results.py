@@ -152,7 +152,7 @@ def _graph(record: OpenRecord) -> str:
 
 
 def _labels(records: Sequence[OpenRecord]) -> dict[str, str]:
-    """Return labels by configuration: the method, and settings where it has several on one graph."""
+    """Return labels by configuration: the method, and settings if it has several on one graph."""
     first = {record["config_hash"]: record for record in records}
     several = {
         record["config"]["method"]
