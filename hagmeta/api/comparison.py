@@ -95,8 +95,7 @@ class Comparison(Tabular):
         words = ". ".join(filter(None, [self.badge, self.words]))
         table = Table(title=self.title, caption=words, title_justify="left", caption_justify="left")
         for column in ("result", "minus", "seeds", "last session", "adjusted p", "verdict", "average"):
-            right, whole = column in ("seeds", "last session"), column in ("last session", "average")
-            table.add_column(column, justify="right" if right else "left", no_wrap=whole)
+            table.add_column(column, justify="right" if column in ("seeds", "last session") else "left")
         for pair in self.pairs:
             last = pair.last
             p = p_value(last.corrected).removeprefix("p ").removeprefix("= ") if last.tested else ""
