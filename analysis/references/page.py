@@ -48,13 +48,14 @@ def write_comparison(
     check_report_folder("the comparison", out, force=force)
     placed = place(folders, kind=kind, metric=metric, margin=margin)
     pasted = [Pasted(label, paragraph(placed, label), citations(placed, label)) for label in placed.labels]
+    words = " ".join(map(str, folders))
     page = Page(
         title=f"{listed(list(placed.labels))} among the references",
         facts=facts(placed),
         findings=[finding.text for finding in findings(placed)],
         notices=notices(placed),
         tables=list(compare_tables(placed)),
-        command=command or f"{as_typed('hagmeta-report')} compare {' '.join(map(str, folders))}",
+        command=command or f"{as_typed('hagmeta-report')} compare {words} --references {kind}",
         leaks=False,
         pasted=pasted,
     )

@@ -57,7 +57,7 @@ def paragraph(placed: Placed, label: str) -> str:
     count = count_of_seeds(seeds[-1]) if len(seeds) == 1 else f"{seeds[0]} to {count_of_seeds(seeds[-1])}"
     protocol = standings[0].panel.runs["protocol"].iloc[0]
     how = (
-        "whose hyperparameters were tuned per graph"
+        "with the settings that a search chose per graph, or defaults where there was none,"
         if placed.kind == TUNED
         else "with their default settings"
     )
