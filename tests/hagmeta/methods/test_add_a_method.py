@@ -93,4 +93,4 @@ def test_the_search_space_of_the_page_searches_its_setting(folder: Path) -> None
     found = space.read("mine.yaml")
     (config,) = found.configs
     assert [item.key for item in found.dimensions(config)] == list(yaml.safe_load(text)["sample"])
-    assert config == RunConfig.of(method="cosine_mean.py:CosineMean", val_classes="half")
+    assert config == RunConfig.of(method="cosine_mean.py:CosineMean", scored_on="validation")
