@@ -20,7 +20,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hagmeta.api.programs import check_packages
 from hagmeta.common.version import __version__
 
 if TYPE_CHECKING:
@@ -96,5 +95,7 @@ def __getattr__(name: str) -> Any:
     if own not in _HOME_OF:
         raise AttributeError(f"module 'hagmeta' has no attribute {name!r}")
     if _HOME_OF[own].startswith("hagmeta.api."):  # these use `study` and `analysis`, some after long runs
+        from hagmeta.api.programs import check_packages
+
         check_packages()
     return getattr(import_module(_HOME_OF[own]), own)
